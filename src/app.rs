@@ -51,8 +51,6 @@ const BACKLOG: u32 = 4_096;
 
 /// Time for cancelled calls to end.
 const CANCEL_TIME: Duration = Duration::from_millis(500);
-/// Time to send cancellations to servers.
-const NOTICE_TIME: Duration = Duration::from_millis(200);
 
 /// Why the program could not start.
 #[derive(Debug, thiserror::Error)]
@@ -253,8 +251,6 @@ async fn drain(serving: impl Future<Output = ()>, edge: &Shutdown, sessions: &Se
         tracing::warn!("calls were still running and are cancelled");
         sessions.close_all();
         edge.wait(CANCEL_TIME).await;
-        // Separate tasks send the cancellations to servers. Closing the connections to servers would end these tasks.
-        tokio::time::sleep(NOTICE_TIME).await;
     }
 }
 

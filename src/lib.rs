@@ -32,7 +32,7 @@ pub mod admin {
 pub use gateway::manager;
 pub use json::Raw;
 pub use library::{Builder, CallError, ServerConfig, StartError, Switchyard, ToolResponse};
-pub use protocol::ErrorObject;
+pub use protocol::{ErrorCode, ErrorObject, Problem};
 pub use runtime::{memory, shutdown};
 pub use upstream::Error as UpstreamError;
 

@@ -296,7 +296,7 @@ pub enum CallError {
     /// The server refused the call with a JSON-RPC error.
     #[error("the server refused the call: {}", .0.message())]
     Refused(ErrorObject),
-    /// No server has the tool, or the call failed on its way. [`manager::Error::class`] says whether it may be repeated.
+    /// No server has the tool, or the call failed on its way. [`manager::Error::problem`] says whether it may be repeated.
     #[error(transparent)]
     Failed(#[from] manager::Error),
 }

@@ -1,5 +1,5 @@
 """What `scripts/package` reads from a program file, and what its archives, wheels and lists of crates contain."""
-import gzip, io, json, os, pathlib, platform, shutil, subprocess, sys, tarfile, tempfile, types, unittest, zipfile
+import gzip, io, json, os, pathlib, platform, shutil, subprocess, sys, tarfile, tempfile, tomllib, types, unittest, zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from packaging import archives, inventory, program, registries
@@ -138,6 +138,14 @@ class Inventory(unittest.TestCase):
         linked = inventory.crates(told, "own")
         self.assertEqual([package["name"] for package, _ in linked], ["own", "below", "used"])
         self.assertEqual(inventory.expression(linked[1][0]), "MIT OR Apache-2.0")
+
+    def test_the_rpm_lists_each_unit(self):
+        root = pathlib.Path(__file__).resolve().parent.parent.parent
+        listed = tomllib.loads(root.joinpath("Cargo.toml").read_text())["package"]["metadata"]["generate-rpm"]["assets"]
+        names = {pathlib.Path(asset["dest"]).name for asset in listed}
+        units = {unit.name for unit in root.joinpath("deploy").glob("switchyard.s*")}
+        self.assertEqual(len(units), 2)
+        self.assertLessEqual(units, names)
 
 
 if __name__ == "__main__":

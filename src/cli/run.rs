@@ -27,7 +27,7 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
     if config.server.transport == Transport::Stdio {
         return match arguments.listen.filter(|_| arguments.listen_is_said) {
             Some(address) => refuse(&opens_no_address(address, arguments)),
-            None => serve_pipe(config, note),
+            None => serve_pipe(config, note.or_else(|| ignored(sockets.len()))),
         };
     }
     let server = match arguments.listen.filter(|_| sockets.is_empty()) {
@@ -59,6 +59,12 @@ fn listening_on(
         Some(address) => server.listening_on(*address),
         None => Ok(server),
     }
+}
+
+/// Note about the sockets of `LISTEN_FDS` with a configuration that has no listener.
+fn ignored(sockets: usize) -> Option<String> {
+    let note = "sockets of LISTEN_FDS are ignored, because `server.transport: stdio` serves standard input and output only: write `transport: both` (or `http`), or stop the .socket unit";
+    (sockets > 0).then(|| format!("{sockets} {note}"))
 }
 
 /// Error for `--listen` with a configuration that has no listener.

@@ -108,7 +108,7 @@ impl Client<'_> {
             called.expect("answered").collect().await
         };
         let (called, ()) = tokio::join!(call, self.listen(inlet, &nonce));
-        let reply = called.expect("answered").reply.expect("a result");
+        let reply = called.expect("answered").body.expect("a result");
         let text: Value = serde_json::from_str(reply.as_str()).expect("JSON");
         let text = text["content"][0]["text"].as_str().expect("a text").to_owned();
         if text == format!("{nonce}|error -32000") {

@@ -232,12 +232,51 @@ async fn programs_get_the_link_over_rest() {
         let called = world.gateway.post("/call", &body.to_string()).await.json();
         assert_eq!((&called["success"], &called["server"]), (&json!(true), &json!("notes")), "{called}");
         assert!(called["content"][0]["text"].as_str().expect("a text").contains("/oauth/start"), "{called}");
+        let calls = world.gateway.mcp().to(&world.gateway.url("/api/v1/mcp/call"));
+        let mut stream = calls.post_stream(&body.to_string(), &[("accept", "text/event-stream")]).await;
+        let mut last = stream.event().await.expect("an event");
+        while let Some(event) = stream.event().await {
+            last = event;
+        }
+        let streamed: Value = serde_json::from_str(&last.data).expect("JSON");
+        assert_eq!((last.name.as_str(), &streamed["success"]), ("result", &json!(true)), "{streamed}");
+        assert_eq!((&streamed["tool"], &streamed["server"]), (&called["tool"], &called["server"]));
+        assert!(link(&streamed["content"][0]["text"].to_string()).contains("/oauth/start"), "{streamed}");
     }
     let called = world.gateway.post("/call", &json!({"tool": TOOL, "arguments": {}}).to_string()).await;
     opened(&link(&called.json()["content"][0]["text"].to_string())).await;
     world.gateway.offers(&["a"]).await;
     let late = world.gateway.post("/call", &json!({"tool": TOOL, "arguments": {}}).to_string()).await.json();
     assert!(late["data"].to_string().contains("logged in to notes"), "{late}");
+}
+
+#[tokio::test]
+async fn principals_with_a_login_do_not_see_the_tool_of_a_server_that_is_down() {
+    let mut world = world(Scripted::modern(), &["ada"], (", per: principal", &keys())).await;
+    waiting(&world, OPERATOR).await;
+    log_in_as(&world, ALICE).await;
+    world.server = Scripted::modern().start(); // ends the one of the gateway
+    for (key, tools) in [(BOB, vec![TOOL]), (ALICE, vec![])] {
+        assert_eq!(
+            client_at(&world, "/mcp", key).modern("tools/list", json!({})).await.tool_names(),
+            tools,
+            "{key}"
+        );
+        for route in ["tools", "tools?limit=5", "servers/notes/tools"] {
+            let rest = client_at(&world, &format!("/api/v1/mcp/{route}"), key);
+            let listed = rest.bare(http::Method::GET, &[]).await.json();
+            let listed: Vec<&str> = listed["tools"]
+                .as_array()
+                .expect("tools")
+                .iter()
+                .filter_map(|tool| tool["name"].as_str())
+                .collect();
+            assert_eq!(listed, tools, "{key}, {route}");
+        }
+        let rest = client_at(&world, &format!("/api/v1/mcp/tools/{TOOL}"), key);
+        let status = rest.bare(http::Method::GET, &[]).await.status;
+        assert_eq!(status, if tools.is_empty() { 404 } else { 200 }, "{key}");
+    }
 }
 
 #[tokio::test]

@@ -78,6 +78,7 @@ mod seal_keys;
 mod secrets;
 mod server_errors;
 mod serving;
+mod session_ends;
 mod session_places;
 mod shared_logins;
 mod signs_of_life;

@@ -453,7 +453,7 @@ async fn watched_status_prints_a_block_with_rates_for_each_interval() {
     let second = block(&mut lines).await;
     for (block, is_first) in [(&first, true), (&second, false)] {
         let [title, header, gone, one] = block.as_slice() else { panic!("{block:#?}") };
-        assert!(title.contains(&gateway.url("")) && title.ends_with("1 of 2 servers are usable"), "{title}");
+        assert!(title.contains(&gateway.url("")) && title.ends_with("1 of 2 servers are healthy"), "{title}");
         assert!(header.starts_with("SERVER") && !block.concat().contains('\u{1b}'), "{block:#?}");
         assert!(gone.starts_with("gone"), "servers with a problem come first: {gone}");
         let cells: Vec<&str> = one.split_whitespace().collect();

@@ -106,6 +106,35 @@ async fn a_logout_and_an_operator_forget_what_a_principal_was_offered() {
     assert_eq!(listed(&world, BOB).await, each_way(&["a"]), "it is asked again");
 }
 
+#[tokio::test]
+async fn lists_of_an_account_are_not_shown_after_its_logout() {
+    for logs_in_again in [false, true] {
+        let mut world = principals(Scripted::legacy(), "tools: {on_change: warn}").await;
+        log_in_as(&world, ALICE).await;
+        let session = client_at(&world, "/mcp", ALICE).legacy().await;
+        eventually("its own list", async || {
+            (session.request("tools/list", json!({})).await.tool_names() == ["a"]).then_some(())
+        })
+        .await;
+        assert_eq!(listed(&world, ALICE).await, each_way(&["a"]));
+        if logs_in_again {
+            world.server.wants_tokens(&["canary-ada"]); // the second login is that of `grace`
+        } else {
+            world.server = Scripted::modern().start(); // ends the one of the gateway
+        }
+        let out = client_at(&world, &format!("{API}/servers/notes/login"), ALICE);
+        assert!(out.bare(http::Method::DELETE, &[]).await.status < 300);
+        if logs_in_again {
+            log_in_as(&world, ALICE).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        // The very first list after that.
+        let own = session.request("tools/list", json!({})).await.tool_names();
+        let all = [own, listed(&world, ALICE).await.concat()].concat();
+        assert!(!all.contains(&"a".to_owned()), "{logs_in_again}: {all:?}");
+    }
+}
+
 // RULES S22
 #[tokio::test]
 async fn tool_of_a_principal_that_changed_while_the_gateway_was_down_is_a_change() {

@@ -41,6 +41,23 @@ fn no_connection_is_refused_while_the_program_is_replaced() {
 }
 
 #[test]
+fn no_connection_is_refused_beside_standard_input() {
+    let gateway = Gateway::of(&Registry::new().setting("server: {transport: both}"));
+    is_flawless(&replaced(&gateway, (1, false)));
+}
+
+#[test]
+fn standard_input_alone_leaves_the_sockets_alone_and_says_so() {
+    let gateway = Gateway::of(&Registry::new().setting("server: {transport: stdio}"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let ended = started_with(&gateway, listener, "1");
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{text}");
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("LISTEN_FDS")).collect();
+    assert!(told.len() == 1 && told[0].contains("ignored") && told[0].contains("transport: both"), "{text}");
+}
+
+#[test]
 fn no_connection_is_refused_with_tls() {
     let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
     let (cert, key) = CertificateAuthority::new().signs(&params);

@@ -1,9 +1,11 @@
 //! Unlisted tools and prompts, and methods and notifications of vendors, at the endpoint of one server.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::support::client::Session;
+use crate::support::client::{Session, Stream};
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::stateful_http::StatefulHttp;
 use crate::support::{Gateway, Registry, Running, eventually};
@@ -161,6 +163,79 @@ async fn a_notification_of_a_vendor_reaches_the_connection_that_calls_use() {
         let mode = json!({"method": "com.example/mode", "params": {"of": ["x", 1]}});
         assert_eq!(heard["heard"], json!([mode]), "before its call, and nothing else");
     }
+}
+
+/// Calls `signal` and returns how many notifications of the vendor reach `session`, with the response or on `stream`.
+async fn signals(session: &Session, stream: &mut Stream) -> usize {
+    let answer = session.call("signal", json!({})).await;
+    let is_signal = |notice: &Value| notice["method"] == "com.example/signal";
+    if answer.notifications().iter().any(is_signal) {
+        return 1;
+    }
+    let later = tokio::time::timeout(Duration::from_millis(500), stream.next()).await;
+    usize::from(later.ok().flatten().is_some_and(|notice| is_signal(&notice)))
+}
+
+#[tokio::test]
+async fn a_notification_of_a_server_outside_of_calls_reaches_the_client_of_the_connection() {
+    let http = StatefulHttp::start();
+    for (registry, is_own) in [
+        (Registry::new().http("one", &http.url()), true),
+        (Registry::new().child("one", &["--stateful"]).with("sharing: per_session"), true),
+        (Registry::new().child("one", &["--stateful"]), false),
+    ] {
+        let gateway = Gateway::of(&registry).start().await;
+        gateway.offers(&["client"]).await;
+        let (session, other) = (gateway.mcp_of("one").legacy().await, gateway.mcp_of("one").legacy().await);
+        assert_eq!(other.call("client", json!({})).await.status, 200);
+        let (mut stream, mut of_other) = (session.client.listen().await, other.client.listen().await);
+        let mut heard = 0;
+        for _ in 0..3 {
+            heard += signals(&session, &mut stream).await;
+        }
+        assert_eq!(heard, if is_own { 3 } else { 0 });
+        let none = tokio::time::timeout(Duration::from_millis(200), of_other.next()).await;
+        assert!(none.is_err(), "{none:?}");
+    }
+}
+
+#[tokio::test]
+async fn notifications_of_a_vendor_on_an_event_stream_keep_their_order() {
+    let http = StatefulHttp::start();
+    let gateway = Gateway::of(&Registry::new().http("one", &http.url())).start().await;
+    gateway.offers(&["client"]).await;
+    let client = gateway.mcp();
+    let mut stream = client.to(&gateway.url("/sse/one")).listen().await;
+    let address = stream.event().await.expect("the first event").data;
+    let messages = client.to(&gateway.url(&address));
+    let hello = json!({"protocolVersion": "2024-11-05", "capabilities": {},
+        "clientInfo": {"name": "t", "version": "0"}});
+    let initialize = messages.envelope("initialize", &hello.to_string());
+    assert_eq!(messages.post(&initialize, &[]).await.status, 202);
+    assert!(stream.next().await.expect("an answer")["result"].is_object());
+    let sent: Vec<u64> = (0..20).collect();
+    for number in &sent {
+        let notification =
+            json!({"jsonrpc": "2.0", "method": "com.example/step", "params": {"number": number}});
+        assert_eq!(messages.post(&notification.to_string(), &[]).await.status, 202);
+    }
+    let heard = eventually("the server has all", async || {
+        let call = messages.envelope("tools/call", r#"{"name":"client"}"#);
+        assert_eq!(messages.post(&call, &[]).await.status, 202);
+        let answer = loop {
+            let message = stream.next().await.expect("an answer");
+            if message["result"].is_object() {
+                break message;
+            }
+        };
+        let text = answer["result"]["content"][0]["text"].as_str().expect("text");
+        let client: Value = serde_json::from_str(text).expect("JSON");
+        let heard = client["heard"].as_array().cloned().unwrap_or_default();
+        (heard.len() == sent.len()).then_some(heard)
+    })
+    .await;
+    let numbers: Vec<u64> = heard.iter().filter_map(|notice| notice["params"]["number"].as_u64()).collect();
+    assert_eq!(numbers, sent);
 }
 
 #[tokio::test]

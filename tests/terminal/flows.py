@@ -106,7 +106,7 @@ def status_is_watched_until_ctrl_c(lab: Lab) -> None:
             terminal.run("for i in 1 2 3; do echo line $i; done", "line 3")
             # Without clearing the screen.
             terminal.type("switchyard status --watch")
-            terminal.see("1 of 2 servers are usable", "asker", "gone")
+            terminal.see("1 of 2 servers are healthy", "asker", "gone")
             check("line 3" not in terminal.screen(), "the watch has the whole screen")
             terminal.resize(160, 40)
             rate = re.compile(r"^asker +ready +closed +[1-9]\S* +0\.0 ", re.MULTILINE)
@@ -127,12 +127,12 @@ def status_is_watched_until_ctrl_c(lab: Lab) -> None:
             terminal.see("asker")
         terminal.see("cannot reach the gateway")
         with lab.gateway(config):
-            terminal.see("1 of 2 servers are usable")
+            terminal.see("1 of 2 servers are healthy")
             terminal.keys("C-c")
             terminal.wait(lambda screen: screen.rstrip().endswith(PROMPT.strip()), "the prompt")
             check(terminal.code() == 130, "Ctrl-C ends it")
             terminal.start("NO_COLOR=1 switchyard status --watch")
-            terminal.see("1 of 2 servers are usable")
+            terminal.see("1 of 2 servers are healthy")
             colors = terminal.screen(colors=True)
             check(not re.search(r"\x1b\[3[1-7]m", colors), f"NO_COLOR is respected: {colors!r}")
             lab.revoke(config)

@@ -9,15 +9,13 @@ use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::code::CallCode;
-use super::json_object::JsonObject;
 use super::problem::Problem;
-use super::refusal::needs_input;
 use super::view::in_ms;
 use auth::Principal;
-use gateway::manager::{self, Called};
+use gateway::manager::Called;
 use json::Raw;
 use protocol::error::code::INVALID_PARAMS;
+use protocol::openapi::{CallCode, JsonObject};
 use protocol::{ErrorCode, ErrorObject};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::RequestId;
@@ -98,12 +96,17 @@ impl<'a> Answer<'a> {
     pub(super) fn of(called: &'a Called, tool: &'a str, id: RequestId) -> Result<Self, Problem> {
         let parts = match &called.reply {
             Ok(result) if result.is_object() => of_result(result),
-            Ok(_) => return Err(Problem::of_answer(&called.server, tool, "the result is not an object")),
+            Ok(_) => {
+                let problem = not_an_object(Some(&called.server));
+                return Err(problem.with(|problem| problem.tool = Some(tool.to_owned())));
+            }
             Err(error) if needs_input(error) => {
                 AnswerParts::failed(ErrorCode::InputRequired, Raw::of(&error.message()))
             }
             Err(error) if error.code() == INVALID_PARAMS => {
-                return Err(Problem::of_arguments(&called.server, tool, error));
+                let problem = Problem::new(ErrorCode::InvalidArguments, error.message());
+                let problem = problem.answered_by(Some(&called.server), Some(error));
+                return Err(problem.with(|problem| problem.tool = Some(tool.to_owned())));
             }
             Err(error) => of_error(error),
         };
@@ -148,8 +151,19 @@ pub(super) fn printed(
 
 /// The tool has run, so this is not the refusal of a request.
 pub(super) fn exhausted(_: Exhausted) -> Problem {
-    let detail = upstream::Error::MemoryExhausted.to_string();
-    Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
+    gateway::error::answer_discarded().into()
+}
+
+/// The answer of `server` is no result.
+pub(super) fn not_an_object(server: Option<&str>) -> Problem {
+    Problem::new(ErrorCode::InvalidAnswer, "the result is not an object").answered_by(server, None)
+}
+
+/// Whether the call failed because the server needs input that it did not get.
+pub(super) fn needs_input(error: &ErrorObject) -> bool {
+    use ErrorCode as C;
+    let codes = [C::InputRefused, C::ClientCannotBeAsked, C::TooManyRounds, C::TooManyQuestions];
+    error.problem().is_some_and(|problem| codes.contains(&problem.code()))
 }
 
 fn of_result(result: &Raw) -> AnswerParts {
@@ -194,13 +208,17 @@ fn of_complete(result: &Raw, content: Option<Raw>) -> AnswerParts {
 }
 
 fn of_error(error: &ErrorObject) -> AnswerParts {
-    let text = match error.message() {
-        text if text.is_empty() => format!("the server answered with the error {}", error.code()),
-        text => text,
-    };
     AnswerParts {
         rpc_error: Some(error.raw().clone()),
-        ..AnswerParts::failed(ErrorCode::RpcError, Raw::of(&text))
+        ..AnswerParts::failed(ErrorCode::RpcError, Raw::of(&text_of(error)))
+    }
+}
+
+/// The message of a server's error, which may have none.
+pub(super) fn text_of(error: &ErrorObject) -> String {
+    match error.message() {
+        text if text.is_empty() => format!("the server answered with the error {}", error.code()),
+        text => text,
     }
 }
 

@@ -4,17 +4,10 @@ use std::time::Duration;
 
 use super::super::fixture::raw;
 use super::*;
-use protocol::{Reply, Version};
+use protocol::Reply;
 
 fn called(reply: Reply) -> Called {
-    let version = Version::NEWEST_MODERN;
-    Called {
-        server: "s".into(),
-        subject: "t".into(),
-        reply,
-        version,
-        elapsed: Duration::from_micros(1_234_500),
-    }
+    Called { server: "s".into(), subject: "t".into(), reply, elapsed: Duration::from_micros(1_234_500) }
 }
 
 fn answer(result: &str) -> Answer<'static> {
@@ -123,7 +116,7 @@ fn a_servers_error_is_passed_on_whole() {
 fn refused_arguments_and_senseless_answers_are_problems() {
     let refused = ErrorObject::new(INVALID_PARAMS, "title is required");
     let problem = Answer::of(&called(Err(refused)), "t", RequestId::new()).expect_err("refused");
-    assert_eq!((problem.code(), problem.detail()), (ErrorCode::InvalidArguments, "title is required"));
+    assert_eq!((problem.code(), &*problem.detail), (ErrorCode::InvalidArguments, "title is required"));
     for result in ["5", "null", "[]"] {
         let problem = Answer::of(&called(Ok(raw(result))), "t", RequestId::new()).expect_err(result);
         assert_eq!(problem.code(), ErrorCode::InvalidAnswer);

@@ -13,11 +13,12 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use bytes::Bytes;
 use utoipa::ToSchema;
 
-use super::json_object::JsonObject;
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 use json::Raw;
 use protocol::ErrorCode;
 use protocol::message::MAX_DEPTH;
+use protocol::openapi::JsonObject;
+use protocol::problem::FieldError;
 use settings::nearest;
 
 const MEMBERS: [&str; 4] = ["server", "tool", "arguments", "timeout"];

@@ -22,10 +22,9 @@ use super::problem::Problem;
 use super::{Api, authorised, call_stream, json_bytes, view};
 use auth::{Action, Principal};
 use gateway::manager::Scope;
-use gateway::manager::live_events::CallSource;
 use runtime::memory::Account;
 use runtime::telemetry::RequestId;
-use upstream::Affinity;
+use upstream::{Affinity, CallSource};
 
 /// Run a tool
 ///
@@ -109,7 +108,7 @@ async fn answer(
     let manager = &api.manager;
     let request = body::read(headers, body)?;
     if call_stream::is_wanted(headers) {
-        return call_stream::begin(api, principal, request, id);
+        return call_stream::begin(api, principal, (headers, request), id);
     }
     let CallRequest { server, tool, arguments, timeout } = request;
     let record = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
@@ -118,13 +117,8 @@ async fn answer(
         let called = call_audit::noted(record, Ok(called))?;
         return Ok(json_bytes(printed(&called, &tool, id, principal)?));
     }
-    // Pinned here, because a scope around the future itself would need room for it once more.
-    let call = std::pin::pin!(manager.call_for(principal.id(), &scope, &tool, &arguments, timeout));
-    let called = if manager.live_events().is_watched() {
-        CallSource { request_id: Some(id), is_rest: true }.during(call).await
-    } else {
-        call.await
-    };
+    let source = CallSource { request_id: Some(id), is_rest: true };
+    let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout, source).await;
     let explained = |error| manager.snapshot().explained(principal, (&scope, &tool), error);
     let called = call_audit::noted(record, called.map_err(explained))?;
     let snapshot = manager.seen_by(Some(&Affinity::of_program(Arc::clone(principal.id()), None)));

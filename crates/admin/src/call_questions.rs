@@ -26,12 +26,12 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::body::{self, received};
-use super::json_object::JsonObject;
 use super::openapi::AnswerProblems;
 use super::problem::Problem;
 use auth::Principal;
 use json::Raw;
 use protocol::error::code::INTERNAL_ERROR;
+use protocol::openapi::JsonObject;
 use protocol::{ErrorCode, ErrorObject, Reply};
 use runtime::telemetry::RequestId;
 use upstream::Question;

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,25 +24,25 @@ use futures_util::{FutureExt, stream};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::answer::{exhausted, printed};
+use super::answer::{exhausted, needs_input, printed};
 use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
 use super::call_stream_data::{Asked, Begun, Withdrawn};
+use super::login_urls::host;
 use super::problem::Problem;
-use super::{Api, refusal, view};
+use super::{Api, view};
 use auth::Principal;
-use gateway::manager::live_events::CallSource;
 use gateway::manager::{Called, Named, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::{Accept, ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
+use protocol::{Accept, ErrorCode, Notification, Request, RequestId as MessageId, meta, method};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
-use upstream::{CallEvent, Inlet, Outlet, Question};
+use upstream::{CallEvent, CallSource, Inlet, Outlet, Question};
 
 /// The most messages that wait for a slow client.
 const WAITING: usize = 64;
@@ -59,7 +60,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(super) fn begin(
     api: &Api,
     principal: &Principal,
-    request: CallRequest,
+    (headers, request): (&HeaderMap, CallRequest),
     id: RequestId,
 ) -> Result<Response, Problem> {
     let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
@@ -67,9 +68,14 @@ pub(super) fn begin(
     let account = Account::Principal(Arc::clone(principal.id()));
     let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
-    let caller = Arc::new(Caller::of_program(principal.clone(), scope, Some(capabilities())));
+    let login = api.gateway.login_called(principal, (&scope, &request.tool), host(headers));
     let source = CallSource { request_id: Some(id), is_rest: true };
-    let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
+    let caller = Caller::of_program(principal.clone(), scope, Some(capabilities()));
+    let caller = Arc::new(caller.in_request(source));
+    let run = match login {
+        Some(answer) => ready(Ok(answer)).boxed(),
+        None => run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed(),
+    };
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);
@@ -203,7 +209,7 @@ impl Running {
     fn failed(&self, problem: &Problem) -> Bytes {
         tracing::debug!(request_id = %self.id, code = %problem.code(), "streaming call failed");
         let small =
-            || event("error", &Problem::new(problem.code(), problem.detail()).print(self.id, &self.account));
+            || event("error", &Problem::new(problem.code(), &*problem.detail).print(self.id, &self.account));
         self.charged("error", &problem.print(self.id, &self.account)).unwrap_or_else(|_| small())
     }
 
@@ -232,11 +238,10 @@ async fn run(
         Some(limit) => timeout(limit, work).await.map_err(|_| timed_out(&tool, limit))?,
         None => work.await,
     };
-    match &reply {
-        Err(error) if error.origin() != Origin::Answer && !refusal::needs_input(error) => {
-            return Err(refusal::problem(error));
-        }
-        _ => {}
+    if let Err(error) = &reply
+        && let Some(problem) = error.problem().filter(|_| !needs_input(error))
+    {
+        return Err(problem.clone().into());
     }
     let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, Named::Tool, &tool);
     let (server, subject) = match route {
@@ -244,7 +249,7 @@ async fn run(
         // The tool left the list while it ran.
         Err(_) => ("".into(), tool.into()),
     };
-    Ok(Called { server, subject, reply, version: caller.version, elapsed: begun.elapsed() })
+    Ok(Called { server, subject, reply, elapsed: begun.elapsed() })
 }
 
 async fn withdrawn(open: &OpenCall) -> u64 {

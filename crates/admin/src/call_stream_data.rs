@@ -5,8 +5,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::json_object::JsonObject;
 use json::Raw;
+use protocol::openapi::JsonObject;
 
 /// `data` of the event `call`, which is the first one of a call.
 #[derive(Debug, Serialize, ToSchema)]

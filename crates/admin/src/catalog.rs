@@ -22,6 +22,7 @@ use super::problem::Problem;
 use super::view::ListedTool;
 use super::{Api, json_bytes};
 use auth::Principal;
+use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Error, Named, Scope};
 use json::Raw;
 
@@ -82,8 +83,10 @@ pub(super) async fn one(
     let Path(name) = name?;
     let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
     let tools = snapshot.catalog(&Scope::All)?.tools();
-    let Some(entry) = tools.iter().find(|entry| entry.exposed == name) else {
-        let names = tools.iter().map(|entry| entry.exposed.as_str());
+    let hidden = api.manager.hidden_logins(&snapshot, &Scope::All, &principal);
+    let shown = || tools.iter().filter(|entry| !is_hidden(entry, &hidden));
+    let Some(entry) = shown().find(|entry| entry.exposed == name) else {
+        let names = shown().map(|entry| entry.exposed.as_str());
         let error = Error::name_not_found(Named::Tool, &name, None, names);
         return Err(snapshot.explained(&principal, (&Scope::All, &name), error).into());
     };
@@ -122,12 +125,19 @@ async fn list(
 ) -> Result<Response, Problem> {
     let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
     let catalog = Arc::clone(snapshot.catalog(&scope)?);
-    let page = query.page(&snapshot, catalog.tools()).await?;
-    let print = printed("tools", page, principal.id(), |entry| ListedTool::of(&snapshot, entry));
-    let printed = if query.is_whole() {
+    let (mut tools, next) = query.page(&snapshot, catalog.tools()).await?;
+    let hidden = api.manager.hidden_logins(&snapshot, &scope, principal);
+    tools.retain(|entry| !is_hidden(entry, &hidden));
+    let print = printed("tools", (tools, next), principal.id(), |entry| ListedTool::of(&snapshot, entry));
+    let printed = if query.is_whole() && hidden.is_empty() {
         api.lists.of((&snapshot, scope), print).await?
     } else {
         Tagged::of(print.await?)
     };
     Ok(printed.answer(headers))
+}
+
+/// Whether `entry` is the login tool of one of the servers in `logins`, to which its caller is logged in.
+fn is_hidden(entry: &CatalogEntry, logins: &[Arc<str>]) -> bool {
+    entry.route.is_login && logins.contains(&entry.route.server)
 }

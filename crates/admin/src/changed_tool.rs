@@ -5,9 +5,9 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::json_object::JsonObject;
 use gateway::manager::{Change, MovedTool, ServerStatus};
 use json::Raw;
+use protocol::openapi::JsonObject;
 
 /// Limit of changes of one server that are shown; `changed_tool_count` counts all.
 const SHOWN: usize = 100;

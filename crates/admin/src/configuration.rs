@@ -12,13 +12,13 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::json_object::JsonObject;
 use super::openapi::ConfigurationProblems;
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, json};
 use json::Raw;
 use protocol::ErrorCode;
+use protocol::openapi::JsonObject;
 
 /// Returns the configuration in effect.
 pub type Configuration = Arc<dyn Fn() -> Loaded + Send + Sync>;

@@ -1,7 +1,7 @@
-//! Failures as problem documents (RFC 9457).
+//! The layer that prints problem documents (RFC 9457).
 //!
-//! Invariants: MCP clients get the same code, hint and retryability (`manager::ErrorClass`). A problem
-//! document always has the id of its request. The text of a panic is in the log under that id and nowhere else.
+//! Invariants: a problem document always has the id of its request. The text of a panic is in the log under that id and
+//! nowhere else.
 //!
 //! Does not handle the answers of a *server*, errors included (`call`).
 
@@ -15,81 +15,24 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use super::problem::{Document, FieldError, PROBLEM_JSON, Problem, clipped};
+use super::problem::{PROBLEM_JSON, Problem};
 use auth::Principal;
 use gateway::manager;
 use protocol::ErrorCode;
 use runtime::memory::Account;
-use runtime::telemetry::audit::{self, Full};
+use runtime::telemetry::audit::Full;
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, panics, untrusted, untrusted_if_any};
 
 impl From<manager::Error> for Problem {
     fn from(error: manager::Error) -> Self {
-        let (class, hint) = (error.class(), error.hint());
-        let [server, tool] =
-            [error.server(), error.tool()].map(|name| name.map(|name| clipped(name.to_owned())));
-        let problem = match &error {
-            manager::Error::AmbiguousArgument { member, .. } => Self::of_fields(vec![several(member)]),
-            _ => Self::new(of_rest(class.code), error.to_string()),
-        };
-        problem.with(|document| {
-            (document.server, document.tool, document.hint) = (server, tool, hint);
-            (document.retryable, document.retry_after) = (class.is_retryable, class.retry_after);
-            add_facts(document, error);
-        })
-    }
-}
-
-/// The code over REST, where prompts and resources have no codes of their own.
-pub(super) const fn of_rest(code: ErrorCode) -> ErrorCode {
-    match code {
-        ErrorCode::InvalidParams => ErrorCode::InvalidRequest,
-        ErrorCode::PromptNotFound | ErrorCode::ResourceNotFound | ErrorCode::AmbiguousUri => {
-            ErrorCode::NotFound
-        }
-        ErrorCode::AmbiguousPrompt => ErrorCode::AmbiguousTool,
-        other => other,
-    }
-}
-
-/// A member of the arguments that must have one value.
-fn several(member: &str) -> FieldError {
-    FieldError {
-        field: clipped(member.to_owned()),
-        found: "more than one value".to_owned(),
-        expected: "one, because the server has it in a header too".to_owned(),
-    }
-}
-
-/// Writes the facts that only some failures have.
-fn add_facts(document: &mut Document, error: manager::Error) {
-    use manager::Error as E;
-    match error {
-        E::ServerNotFound { available, nearest, .. } => {
-            (document.available, document.nearest) = (available, nearest);
-        }
-        E::NameNotFound { nearest, unreached, .. } => {
-            document.nearest = nearest;
-            document.unreached = unreached.iter().map(ToString::to_string).collect();
-        }
-        E::Ambiguous { candidates, .. } => document.candidates = candidates,
-        E::ToolChanged { changed, .. } => document.changed = changed,
-        E::Upstream { source, .. } => {
-            document.backend = source.facts().cloned();
-            document.server_status = source.status();
-        }
-        E::AmbiguousArgument { .. }
-        | E::OtherDefinition { .. }
-        | E::ResourceNotFound { .. }
-        | E::AmbiguousUri { .. } => {}
+        error.problem().into()
     }
 }
 
 impl From<Full> for Problem {
     fn from(full: Full) -> Self {
-        let retry_in = Some(audit::RETRY_IN);
-        Self::new(ErrorCode::AuditFull, full.to_string()).with(|document| document.retry_after = retry_in)
+        protocol::Problem::from(full).into()
     }
 }
 
@@ -128,9 +71,9 @@ pub(super) async fn finished(
 }
 
 fn print(problem: &Problem, (id, account): (RequestId, &Account), response: &mut Response) {
-    let (code, detail) = (problem.code(), untrusted(problem.detail()));
-    let [server, tool] = problem.about().map(untrusted_if_any);
-    if response.status().is_server_error() {
+    let (code, detail) = (problem.code(), untrusted(&problem.detail));
+    let [server, tool] = [&problem.server, &problem.tool].map(|name| untrusted_if_any(name.as_deref()));
+    if problem.is_failure() {
         if let Some(suppressed) = FAILURES.admit() {
             let suppressed = (suppressed > 0).then_some(suppressed);
             tracing::warn!(request_id = %id, server, tool, %code, %detail, suppressed, "request failed");

@@ -111,7 +111,7 @@ fn mcp_clients_are_told_the_same_codes() {
         upstream(U::backend(429, reason())),
     ] {
         let object = gateway::error::object(&error, protocol::Era::Modern);
-        let is_refusal = object.origin() == protocol::Origin::Refusal;
+        let is_refusal = object.problem().is_some_and(|problem| !problem.is_failure());
         let data = object.data().expect("facts");
         let document =
             serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new(), &Account::Nobody))

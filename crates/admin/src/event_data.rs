@@ -13,14 +13,13 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::{OpenApi, ToSchema};
 
-use super::code::ProblemCode;
-use super::problem::clipped;
 use super::server_state::ServerState;
 use super::view::{BreakerState, date};
 use auth::{Principal, Role};
 use gateway::manager::live_events::{EventContent, OtherEvent, SampledNames};
 use json::Raw;
 use protocol::ErrorCode;
+use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
 
 /// The schemas of this module, to which the media type of an event stream cannot refer.
@@ -77,7 +76,7 @@ struct CallEnded {
     #[schema(value_type = CallOutcome)]
     outcome: String,
     /// The code of the failure.
-    #[schema(value_type = Option<ProblemCode>, required = true)]
+    #[schema(value_type = Option<ErrorCode>, required = true)]
     code: Option<ErrorCode>,
     /// From the request to the answer, waiting and retries included. The call began so long before `at`.
     #[schema(minimum = 0)]

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::error::of_rest;
 use super::event_data::{data, gap, may_see};
 use super::view::date;
 use auth::Principal;
@@ -107,7 +106,7 @@ impl<'v> Piece<'v> {
         self.put(",\"outcome\":\"");
         self.put(end.outcome);
         self.put("\",\"code\":");
-        self.string_or_null(end.code.map(|code| of_rest(code).as_str()));
+        self.string_or_null(end.code.map(|code| code.over_rest().as_str()));
         self.put(",\"duration_ms\":");
         self.ms(end.duration);
         self.put(",\"attempts\":[");

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::super::fixture::{Gateway, request, server};
 use super::*;
 use auth::Role;
+use upstream::CallSource;
 
 /// Opens the stream of a superuser, and returns it after its head.
 async fn watching(gateway: &Gateway, query: &str) -> BodyDataStream {
@@ -24,7 +25,8 @@ async fn watching(gateway: &Gateway, query: &str) -> BodyDataStream {
 async fn call(gateway: &Gateway) {
     let (scope, arguments) = (gateway::manager::Scope::All, json::Raw::empty_object());
     let principal = "p".into();
-    let called = gateway.manager.call_for(&principal, &scope, "echo", &arguments, None);
+    let called =
+        gateway.manager.call_for(&principal, &scope, "echo", &arguments, None, CallSource::default());
     called.await.expect("an answer");
 }
 
@@ -40,8 +42,14 @@ async fn seen_by(role: Role, query: &str) -> String {
         String::from_utf8(body.next().await.expect("a piece").expect("bytes").to_vec()).expect("text");
     for principal in ["somebody", "another"].map(Arc::from) {
         let arguments = json::Raw::of(&serde_json::json!({"word": "s3cret"}));
-        let called =
-            gateway.manager.call_for(&principal, &gateway::manager::Scope::All, "echo", &arguments, None);
+        let called = gateway.manager.call_for(
+            &principal,
+            &gateway::manager::Scope::All,
+            "echo",
+            &arguments,
+            None,
+            CallSource::default(),
+        );
         let _ = called.await;
     }
     while let Ok(Some(piece)) = tokio::time::timeout(Duration::from_secs(1), body.next()).await {

@@ -17,13 +17,14 @@ use utoipa::ToSchema;
 
 use super::login_urls::host;
 use super::openapi::LoginProblems;
-use super::problem::{Problem, clipped};
+use super::problem::Problem;
 use super::view::date;
 use super::{Api, authorised, json, who};
 use auth::{Action, Principal};
 use gateway::login_links::LoginContext;
 use gateway::logins::{FailedLogin, LoginError, LoginState, LoginStatus, Per};
 use protocol::ErrorCode;
+use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit;
 

@@ -16,24 +16,26 @@ use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use super::answer::{not_an_object, text_of};
 use super::body::{self, received};
 use super::call_audit;
 use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
-use super::json_object::JsonObject;
 use super::list_query::ListQuery;
 use super::openapi::{QueryNamedProblems, ServerReadProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::in_ms;
-use super::{Api, json_bytes, refusal};
+use super::{Api, json_bytes};
 use auth::Principal;
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Named, Scope};
 use gateway::{Caller, collect};
 use json::Raw;
+use protocol::error::code::{INVALID_PARAMS, RESOURCE_NOT_FOUND};
 use protocol::feature::Kind;
-use protocol::{Reply, Request, RequestId as MessageId, method};
+use protocol::openapi::JsonObject;
+use protocol::{ErrorCode, ErrorObject, Reply, Request, RequestId as MessageId, method};
 use runtime::telemetry::RequestId;
 use upstream::Outlet;
 
@@ -268,7 +270,18 @@ async fn ask(
 fn result(reply: Reply, server: Option<&str>) -> Result<Raw, Problem> {
     match reply {
         Ok(result) if result.is_object() => Ok(result),
-        Ok(_) => Err(refusal::not_an_object(server)),
-        Err(error) => Err(refusal::of_read(&error, server)),
+        Ok(_) => Err(not_an_object(server)),
+        Err(error) => Err(problem(&error, server)),
     }
+}
+
+/// The problem of a read that ended with `error`, an answer of the server or an error of Switchyard.
+fn problem(error: &ErrorObject, server: Option<&str>) -> Problem {
+    let code = match (error.problem(), error.code()) {
+        (Some(problem), _) => return problem.clone().into(),
+        (None, INVALID_PARAMS) => ErrorCode::InvalidArguments,
+        (None, RESOURCE_NOT_FOUND) => ErrorCode::NotFound,
+        (None, _) => ErrorCode::ServerError,
+    };
+    Problem::new(code, text_of(error)).answered_by(server, Some(error))
 }

@@ -13,8 +13,8 @@ use utoipa::openapi::{
 use utoipa::{IntoResponses, OpenApi};
 
 use super::call_stream_data::{Advance, Asked, Begun, Message, Withdrawn};
-use super::problem::{Document as Problem, PROBLEM_JSON};
-use protocol::ErrorCode;
+use super::problem::PROBLEM_JSON;
+use protocol::{ErrorCode, Problem};
 
 #[derive(OpenApi)]
 #[openapi(

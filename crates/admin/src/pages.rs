@@ -6,19 +6,17 @@
 //!
 //! Not here: what the document says (`openapi`).
 
-use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::io::Read as _;
+use std::sync::LazyLock;
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
-use utoipa_swagger_ui::{Config, SwaggerFile, Url};
+use flate2::read::GzDecoder;
 
 use super::{entity_tag, error_page, not_found, openapi, operations};
 use protocol::error_code::PAGE;
@@ -27,19 +25,36 @@ use runtime::memory::{SMALL, budget};
 /// Scripts and styles of our own only; Swagger UI writes styles into its page.
 const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                            base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// The files that the page uses. The first one is the page itself.
-const FILES: [&str; 10] = [
-    "index.html",
-    "index.css",
-    "favicon-16x16.png",
-    "favicon-32x32.png",
+macro_rules! compressed {
+    ($($media:literal => $($name:literal),+;)+) => {
+        &[$($(($name, $media, include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".gz")).as_slice()),)+)+]
+    };
+}
+
+/// The page of Swagger UI and the files that it uses, each with its media type. They are compressed.
+const FILES: &[(&str, &str, &[u8])] = compressed! {
+    "text/html" => "index.html", "oauth2-redirect.html";
+    "text/css" => "index.css", "swagger-ui.css";
+    "image/png" => "favicon-16x16.png", "favicon-32x32.png";
+    "text/javascript" => "swagger-ui-bundle.js", "swagger-ui-standalone-preset.js", "oauth2-redirect.js";
+};
+/// The one file that each program with Swagger UI writes itself. The address is relative, so that the page also works
+/// where the router is nested in another one. There is no badge of a validator on the internet.
+const INITIALIZER: (&str, &[u8]) = (
     "swagger-initializer.js",
-    "swagger-ui.css",
-    "swagger-ui-bundle.js",
-    "swagger-ui-standalone-preset.js",
-    "oauth2-redirect.html",
-    "oauth2-redirect.js",
-];
+    br##"window.onload = function() {
+  window.ui = SwaggerUIBundle({
+    "dom_id": "#swagger-ui",
+    "url": "../openapi.json",
+    "deepLinking": true,
+    "layout": "StandaloneLayout",
+    "validatorUrl": "none",
+    presets: [SwaggerUIBundle.presets.apis, SwaggerUIStandalonePreset],
+    plugins: [SwaggerUIBundle.plugins.DownloadUrl],
+  });
+};
+"##,
+);
 
 static DOCUMENT: LazyLock<Page> = LazyLock::new(|| {
     let text = openapi::printed(&operations::described());
@@ -51,12 +66,18 @@ static ERRORS: LazyLock<Page> = LazyLock::new(|| {
     Page::new(html, "text/html; charset=utf-8", "no-cache").confined()
 });
 static UI: LazyLock<Vec<(&str, Page)>> = LazyLock::new(|| {
-    // Relative, so that the page also works where the router is nested in another one; and no badge
-    // of a validator on the internet.
-    let config = Arc::new(Config::new([Url::from("../openapi.json")]).validator_url("none"));
-    let file = |name| utoipa_swagger_ui::serve(name, Arc::clone(&config)).ok().flatten();
-    FILES.into_iter().filter_map(|name| Some((name, Page::of(file(name)?)))).collect()
+    let (name, script) = INITIALIZER;
+    let page = |bytes, media_type: &str| Page::new(bytes, media_type, "max-age=3600").confined();
+    let files = FILES.iter().map(|(name, media_type, bytes)| (*name, page(decompressed(bytes), media_type)));
+    files.chain([(name, page(Bytes::from_static(script), "text/javascript"))]).collect()
 });
+
+/// Returns the content of a file that the build has compressed.
+fn decompressed(bytes: &[u8]) -> Bytes {
+    let mut content = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut content).expect("the build compressed it");
+    content.into()
+}
 
 /// `/openapi.json` and `/docs`.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
@@ -70,7 +91,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
 
 /// One file of Swagger UI.
 async fn file(path: Option<Path<String>>, headers: HeaderMap, uri: Uri) -> Response {
-    let name = path.map_or_else(|| FILES[0].to_owned(), |Path(path)| path);
+    let name = path.map_or_else(|| FILES[0].0.to_owned(), |Path(path)| path);
     match UI.iter().find(|(found, _)| *found == name) {
         Some((_, page)) => page.answer(&headers),
         None => not_found(uri).await.into_response(),
@@ -96,18 +117,6 @@ impl Page {
             budget().exempt(&bytes);
         }
         Self { bytes, headers }
-    }
-
-    fn of(file: SwaggerFile<'static>) -> Self {
-        let bytes = match file.bytes {
-            Cow::Borrowed(bytes) => Bytes::from_static(bytes),
-            Cow::Owned(bytes) => Bytes::from(bytes),
-        };
-        let mut page = Self::new(bytes, &file.content_type, "max-age=3600");
-        if file.gzpipped {
-            page.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        page.confined()
     }
 
     /// Allows the page no script and no style of others.

@@ -1,149 +1,31 @@
-//! Problem documents (RFC 9457): their members.
+//! Problems as responses of the REST API.
 //!
-//! Invariant: foreign text in a document is truncated. Not here: the codes (`code`), and the mapping of
-//! failures to problems (`error`).
+//! Invariant: a response has the code that its failure has over REST (`Problem::over_rest`). Not here: what a failure
+//! means (`protocol::problem`), printing with the id of the request (`error`).
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
 
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::code::ProblemCode;
-use super::json_object::JsonObject;
 use json::Raw;
-use protocol::error_data::in_ms;
+use protocol::problem::FieldError;
 use protocol::{ErrorCode, ErrorObject};
 use runtime::memory::{self, Account, ChargeKind};
 use runtime::telemetry::RequestId;
 
 /// The media type of a problem document.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
-/// Limit of foreign text that a document repeats, in characters.
-const MAX_TEXT: usize = 2000;
-
-/// A problem document: RFC 9457, with a stable `code` and the facts a program needs to continue.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Problem)]
-pub(crate) struct Document {
-    /// Reference to the explanation of `code`.
-    #[serde(rename = "type")]
-    #[schema(examples("/docs/errors#tool_not_found"))]
-    kind: String,
-    /// The kind of problem in words, the same for every case of it.
-    title: &'static str,
-    /// The HTTP status.
-    #[schema(minimum = 400, maximum = 599)]
-    status: u16,
-    #[schema(value_type = ProblemCode)]
-    code: ErrorCode,
-    /// Description of this occurrence.
-    detail: String,
-    /// Advice for the caller.
-    #[schema(value_type = String)]
-    pub(super) hint: Cow<'static, str>,
-    /// Whether the same call can succeed when it is made again.
-    pub(super) retryable: bool,
-    /// Milliseconds until it is worth trying again.
-    #[serde(rename = "retry_after_ms", skip_serializing_if = "Option::is_none", serialize_with = "in_ms")]
-    #[schema(value_type = u64, minimum = 0)]
-    pub(super) retry_after: Option<Duration>,
-    /// The id of the request, which the gateway's log has too.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, format = "uuid", required = true)]
-    request_id: Option<RequestId>,
-    /// The server it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(super) server: Option<String>,
-    /// The tool it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(super) tool: Option<String>,
-    /// Names there are instead, at most 20.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) available: Vec<String>,
-    /// Names that look like the one asked for, best first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) nearest: Vec<String>,
-    /// Servers that may have what was asked for, because they were not reached yet.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) unreached: Vec<String>,
-    /// Names that are not ambiguous.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) candidates: Vec<String>,
-    /// The members of a tool's definition that changed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) changed: Vec<&'static str>,
-    /// Faults of the body, one for each member; at most 10.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<FieldError>,
-    /// The JSON-RPC error object of the server, as it sent it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = JsonObject, nullable = false)]
-    rpc_error: Option<Raw>,
-    /// The facts that the service behind a built-in server gave about its error, such as `code` and `field`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = JsonObject, nullable = false)]
-    pub(super) backend: Option<Raw>,
-    /// The HTTP status the server answered with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(super) server_status: Option<u16>,
-    /// Where all connections are taken: how many there can be. Only the listener tells it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    max_connections: Option<usize>,
-    /// How many are taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    current_connections: Option<usize>,
-}
-
-/// A fault of one member of a body.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(super) struct FieldError {
-    /// The member, such as `timeout`; empty for the body as a whole.
-    pub(super) field: String,
-    /// The value that was sent.
-    pub(super) found: String,
-    /// The values that are accepted.
-    pub(super) expected: String,
-}
 
 /// A problem before it is printed; [`super::error::finish`] prints it with the id of its request.
 #[derive(Debug, Clone)]
-pub(super) struct Problem(Box<Document>);
+pub(super) struct Problem(Box<protocol::Problem>);
 
 impl Problem {
     pub(super) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self(Box::new(Document {
-            kind: code.reference(),
-            title: code.row().title,
-            status: code.row().status,
-            code,
-            detail: clipped(detail.into()),
-            hint: Cow::Borrowed(code.row().action),
-            retryable: code.is_retryable(),
-            retry_after: None,
-            request_id: None,
-            server: None,
-            tool: None,
-            available: Vec::new(),
-            nearest: Vec::new(),
-            unreached: Vec::new(),
-            candidates: Vec::new(),
-            changed: Vec::new(),
-            errors: Vec::new(),
-            rpc_error: None,
-            backend: None,
-            server_status: None,
-            max_connections: None,
-            current_connections: None,
-        }))
+        protocol::Problem::new(code, detail).into()
     }
 
     /// A problem of a body that does not match the documentation; the first error becomes the detail.
@@ -152,82 +34,61 @@ impl Problem {
             let at = if error.field.is_empty() { "the body" } else { &error.field };
             format!("{at}: found {}, expected {}", error.found, error.expected)
         });
-        Self::new(ErrorCode::InvalidRequest, detail).with(|document| document.errors = errors)
-    }
-
-    /// A problem of arguments that the server refused.
-    pub(super) fn of_arguments(server: &str, tool: &str, error: &ErrorObject) -> Self {
-        Self::new(ErrorCode::InvalidArguments, error.message()).with(|document| {
-            document.server = Some(server.to_owned());
-            document.tool = Some(tool.to_owned());
-            document.rpc_error = Some(error.raw().clone());
-        })
-    }
-
-    /// A problem of an invalid answer of a server.
-    pub(super) fn of_answer(server: &str, tool: &str, detail: &str) -> Self {
-        Self::new(ErrorCode::InvalidAnswer, detail).with(|document| {
-            document.server = Some(server.to_owned());
-            document.tool = Some(tool.to_owned());
-        })
+        Self::new(ErrorCode::InvalidRequest, detail).with(|problem| problem.errors = errors)
     }
 
     /// Names the server that answered, and the JSON-RPC error object that it sent.
     pub(super) fn answered_by(self, server: Option<&str>, error: Option<&ErrorObject>) -> Self {
-        self.with(|document| {
-            document.server = server.map(str::to_owned);
-            document.rpc_error = error.map(|error| error.raw().clone());
+        self.with(|problem| {
+            problem.server = server.map(str::to_owned);
+            problem.rpc_error = error.map(|error| error.raw().clone());
         })
     }
 
     pub(super) fn hinting(self, hint: impl Into<Cow<'static, str>>) -> Self {
-        self.with(|document| document.hint = hint.into())
+        self.with(|problem| problem.hint = hint.into())
     }
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Document)) -> Self {
-        change(&mut self.0);
+    pub(super) fn with(mut self, change: impl FnOnce(&mut protocol::Problem)) -> Self {
+        change(&mut self);
         self
     }
 
-    pub(super) const fn code(&self) -> ErrorCode {
-        self.0.code
-    }
-
-    pub(super) fn detail(&self) -> &str {
-        &self.0.detail
-    }
-
-    /// The server and the tool that the problem concerns, if any.
-    pub(super) fn about(&self) -> [Option<&str>; 2] {
-        [self.0.server.as_deref(), self.0.tool.as_deref()]
-    }
-
-    /// The header with the value of `retry_after_ms` in whole seconds, rounded up so that a client does not
-    /// retry too early.
-    pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
-        let pause = self.0.retry_after?;
-        let seconds = pause.as_secs().saturating_add(u64::from(pause.subsec_nanos() > 0));
-        Some(HeaderValue::from(seconds.max(1)))
+    /// The header with the time after which a retry is useful.
+    pub(super) fn retry_after(&self) -> Option<HeaderValue> {
+        self.retry_after_seconds().map(HeaderValue::from)
     }
 
     /// Prints the document as JSON, charged to `account` until it was written. If the budget has no room for it, what
     /// the server sent is left out.
     pub(super) fn print(&self, id: RequestId, account: &Account) -> Bytes {
-        let mut document = self.0.clone();
-        document.request_id = Some(id);
-        let printed = Raw::of(&*document).bytes().clone();
+        let mut problem = self.0.clone();
+        problem.request_id = Some(id.to_string());
+        let printed = Raw::of(&*problem).bytes().clone();
         memory::hold(printed, || account.clone(), ChargeKind::Answer).unwrap_or_else(|_| {
-            (document.rpc_error, document.backend) = (None, None);
-            Raw::of(&*document).bytes().clone()
+            (problem.rpc_error, problem.backend) = (None, None);
+            Raw::of(&*problem).bytes().clone()
         })
     }
 }
 
-/// Truncates `text` to the limit of foreign text.
-pub(super) fn clipped(text: String) -> String {
-    match text.char_indices().nth(MAX_TEXT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+impl Deref for Problem {
+    type Target = protocol::Problem;
+
+    fn deref(&self) -> &protocol::Problem {
+        &self.0
+    }
+}
+
+impl DerefMut for Problem {
+    fn deref_mut(&mut self) -> &mut protocol::Problem {
+        &mut self.0
+    }
+}
+
+impl From<protocol::Problem> for Problem {
+    fn from(problem: protocol::Problem) -> Self {
+        Self(Box::new(problem.over_rest()))
     }
 }
 
@@ -235,7 +96,7 @@ impl IntoResponse for Problem {
     /// Returns the status and the facts; [`super::error::finish`] adds the body, because it knows the
     /// request.
     fn into_response(self) -> Response {
-        let mut response = self.0.code.status().into_response();
+        let mut response = self.code().status().into_response();
         response.extensions_mut().insert(self);
         response
     }

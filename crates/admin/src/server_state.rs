@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::problem::clipped;
+use protocol::sanitize::clipped;
 use upstream::status;
 
 /// Whether a server can be used. `connecting`: being connected, or asked what it offers. `starting`: its process is

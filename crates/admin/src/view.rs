@@ -10,13 +10,13 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::changed_tool::ChangedTool;
-use super::json_object::JsonObject;
-use super::problem::clipped;
 use super::server_state::{ServerState, Start};
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
+use protocol::openapi::JsonObject;
+use protocol::sanitize::clipped;
 use upstream::config::Transport;
 use upstream::status::Status;
 use upstream::{Config, breaker};
@@ -95,6 +95,8 @@ pub(super) struct Server {
     builtin: Option<String>,
     /// A disabled server is listed, and never contacted.
     enabled: bool,
+    /// Ready or idle, with its circuit breaker closed, and the last request was not answered with HTTP 500 or more.
+    healthy: bool,
     state: ServerState,
     /// The page at which you log in to it, if it needs a login that you may do. It lasts ten minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,6 +185,7 @@ impl From<&ServerStatus> for Server {
             command: target(transport == TransportName::Stdio),
             builtin: target(transport == TransportName::Builtin),
             enabled: config.enabled,
+            healthy: status.is_healthy(),
             state: status.state.into(),
             login_url: None,
             breaker: status.breaker.state.into(),

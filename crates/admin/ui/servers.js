@@ -30,13 +30,8 @@ export function breakerBadge(server) {
   return badge(`${word}${pause}`, kind);
 }
 
-/** How bad the state of a server is, so that the worst comes first in the summary. */
-export function isFine(server) {
-  return ['ready', 'idle'].includes(server.state) && server.breaker === 'closed';
-}
-
 export function reason(server) {
-  if (isFine(server)) return null;
+  if (server.healthy) return null;
   return server.state === 'disabled' ? 'disabled' : server.last_error;
 }
 
@@ -64,7 +59,7 @@ function row(server) {
   const why = reason(server);
   const { rate, times } = sparklines(server.name);
   const { calls, failures } = server.counters;
-  return h('li', { class: `server ${isFine(server) ? '' : 'troubled'}` },
+  return h('li', { class: `server ${server.healthy ? '' : 'troubled'}` },
     h('div', { class: 'name' }, h('a', { href: `#/servers/${encodeURIComponent(server.name)}`, 'data-focus': server.name }, server.name),
       h('span', { class: 'quiet small' }, `${server.transport} · ${target(server)}`)),
     h('div', { class: 'states' }, stateBadge(server),
@@ -78,10 +73,10 @@ function row(server) {
 }
 
 function summary(servers) {
-  const bad = servers.filter((server) => server.state !== 'disabled' && !isFine(server)).length;
-  const off = servers.filter((server) => server.state === 'disabled').length;
-  const fine = servers.length - bad - off;
-  return [`${fine} of ${servers.length} healthy`, bad > 0 && `${bad} with a problem`, off > 0 && `${off} disabled`].filter(Boolean).join(' · ');
+  const on = servers.filter((server) => server.enabled);
+  const [fine, off] = [on.filter((server) => server.healthy).length, servers.length - on.length];
+  const bad = on.length - fine;
+  return [`${fine} of ${on.length} healthy`, bad > 0 && `${bad} with a problem`, off > 0 && `${off} disabled`].filter(Boolean).join(' · ');
 }
 
 /** Shows the view, and returns the function that ends it. */

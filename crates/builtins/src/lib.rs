@@ -44,13 +44,10 @@ use futures_util::future::BoxFuture;
 
 pub use connection::InProcessConnector;
 pub use progress::Report;
-use serde::Serialize;
-use serde_json::json;
 
 use connection::Declared;
 use json::Raw;
-use protocol::error_data::Rejected;
-use protocol::{Era, ErrorCode, ErrorData, ErrorObject, Reply, sanitize};
+use protocol::{Era, ErrorCode, ErrorObject, Problem, Reply, sanitize};
 use runtime::telemetry::RequestId;
 use upstream::api::{BuiltinKind, Error, Kinds};
 
@@ -151,46 +148,38 @@ pub struct BuiltinInfo {
 
 /// Makes the error for an unknown tool `name`.
 fn no_tool(name: &str) -> ErrorObject {
-    let (name, text) = (sanitize::name(name), format!("unknown tool {:?}", sanitize::name(name)));
-    let mut data = ErrorData::new(ErrorCode::ToolNotFound, &*text);
-    data.members.tool = Some(&name);
-    told(&text, &data)
+    let name = sanitize::name(name);
+    sent(Problem::new(ErrorCode::ToolNotFound, format!("unknown tool {name:?}")).about(None, Some(&name)))
 }
 
 /// Makes the error for a bug or a fault of this machine. Logs it under the id that the client gets.
 fn internal(what: &'static str, error: &dyn std::error::Error) -> ErrorObject {
     let id = RequestId::new();
     tracing::error!(request_id = %id, %error, "{what}");
-    let text = format!("{what}; try again");
-    let mut data = ErrorData::new(ErrorCode::InternalError, &*text);
-    (data.members.retryable, data.members.request_id) = (true, Some(id.to_string()));
-    told(&text, &data)
+    let problem = Problem::new(ErrorCode::InternalError, format!("{what}; try again"));
+    sent(problem.with(|problem| (problem.retryable, problem.request_id) = (true, Some(id.to_string()))))
 }
 
 /// Makes the error for a `member` of the parameters that is not a string.
 fn no_text(member: &str, found: Option<&Raw>) -> ErrorObject {
     let (field, range) = (format!("params.{member}"), "a string");
     let (text, suggestion) = (format!("{field} must be {range}"), format!("send {field} as {range}"));
-    let value = found.map(sanitize::value);
-    let rejected = Rejected { field: &field, value, range, suggestion: &suggestion };
-    told(&text, &ErrorData::new(ErrorCode::InvalidParams, &*text).rejecting(rejected))
+    sent(Problem::new(ErrorCode::InvalidParams, text).rejecting(field, found, range, suggestion))
 }
 
 /// Makes the error for an unknown method `name`.
 fn no_method(name: &str) -> ErrorObject {
-    let text = format!("there is no method {name}");
-    told(&text, &ErrorData::new(ErrorCode::MethodNotFound, &*text))
+    sent(Problem::new(ErrorCode::MethodNotFound, format!("there is no method {name}")))
 }
 
 /// Makes the error for an unknown resource `uri`, with the URI (2026-07-28 `server/resources`). The gateway
 /// converts it for older clients.
 fn no_resource(uri: &str) -> ErrorObject {
-    let text = "there is no such resource";
-    let data = ErrorData::new(ErrorCode::ResourceNotFound, text);
-    told(text, &data.with(json!({"uri": sanitize::uri(uri)})))
+    let problem = Problem::new(ErrorCode::ResourceNotFound, "there is no such resource");
+    sent(problem.with_mcp("uri", &sanitize::uri(uri)))
 }
 
-/// Makes the error with `data`, as a server of 2026-07-28 sends it.
-fn told<F: Serialize>(text: &str, data: &ErrorData<'_, F>) -> ErrorObject {
-    ErrorObject::new(data.members.code.number(Era::Modern), text).with_data(data)
+/// Makes the error as a server of 2026-07-28 sends it.
+fn sent(problem: Problem) -> ErrorObject {
+    problem.error(Era::Modern).into_answer()
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use json::Raw;
-use protocol::{Era, ErrorCode, ErrorData, ErrorKind, ErrorObject, sanitize};
+use protocol::{ErrorCode, ErrorKind, ErrorObject, Problem, sanitize};
 
 /// Returns the `type` of a refusal: invalid arguments, an unknown name or another cause.
 fn kind(error: &str) -> ErrorKind {
@@ -126,25 +126,22 @@ impl Refusal {
     /// Converts the refusal to a protocol error, for methods other than `tools/call`. It has `code` and the
     /// JSON-RPC number of `numbered`. The members of the refusal become its data.
     pub(super) fn error(&self, code: ErrorCode, numbered: ErrorCode, text: &str) -> ErrorObject {
-        /// Members that `ErrorData` does not have.
-        #[derive(Serialize)]
-        struct Facts<'a> {
-            error: &'static str,
-            message: &'a str,
-            field: &'a str,
-            rejected_value: &'a Raw,
-            valid_range: &'a Value,
-            suggestion: &'a str,
-        }
         let RefusalMembers { error, r#type, message, field, rejected_value, valid_range, suggestion } =
             &*self.0;
-        let mut data = ErrorData::new(code, message);
-        data.kind = *r#type;
+        let mut problem = Problem::new(code, text);
+        (problem.kind, problem.numbers) = (*r#type, numbered.numbers());
+        problem.cause = Some(message.clone());
         if !suggestion.is_empty() {
-            data.members.hint = suggestion.into();
+            problem.hint = suggestion.clone().into();
         }
-        let facts = Facts { error, message, field, rejected_value, valid_range, suggestion };
-        ErrorObject::new(numbered.number(Era::Modern), text).with_data(&data.with(facts))
+        let problem = problem
+            .with_mcp("error", error)
+            .with_mcp("message", message)
+            .with_mcp("field", field)
+            .with_mcp("rejected_value", rejected_value)
+            .with_mcp("valid_range", valid_range)
+            .with_mcp("suggestion", suggestion);
+        super::sent(problem)
     }
 
     /// Returns the refusal as JSON, for the content of a tool result.

@@ -6,14 +6,11 @@
 //!
 //! Not here: the fields of a record (`telemetry::audit`), permissions (`auth`), the REST API (`admin`).
 
-use serde::Deserialize;
-
 use auth::Action;
 use gateway::error::audit_full;
 use gateway::manager::Named;
 use gateway::{Caller, Gateway};
-use json::Raw;
-use protocol::{ErrorObject, Origin, Request, method};
+use protocol::{ErrorCode, Problem, Request, method};
 use runtime::telemetry::audit::{self, Actor, AuditRecord, Full};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
@@ -62,7 +59,11 @@ impl<'a> Audited<'a> {
         }
         match received {
             ResponseBody::Buffered(Ok(_)) => {}
-            ResponseBody::Buffered(Err(error)) => failed(&self.request.method, self.id, error),
+            ResponseBody::Buffered(Err(error)) => {
+                if let Some(problem) = error.problem() {
+                    failed(&self.request.method, self.id, problem);
+                }
+            }
             // It may still break.
             ResponseBody::Streaming(flow) => flow.answers(self.id),
         }
@@ -76,38 +77,24 @@ impl<'a> Audited<'a> {
     }
 }
 
-/// The members of the `data` of the gateway's own errors that are logged.
-#[derive(Debug, Default, Deserialize)]
-struct ErrorFacts {
-    code: String,
-    server: Option<String>,
-    tool: Option<String>,
-}
-
-/// The line of a request that came to `error`, if that is not an answer.
-fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
+/// The line of a request that failed with `problem`.
+fn failed(method: &str, id: Option<RequestId>, problem: &Problem) {
     macro_rules! tell {
         ($level:expr, $suppressed:expr, $message:literal) => {
             if tracing::enabled!($level) {
                 let suppressed: Option<u64> = $suppressed;
-                let said = error.data().as_ref().and_then(|data: &Raw| data.read::<ErrorFacts>().ok());
-                let ErrorFacts { code, server, tool } = said.unwrap_or_default();
-                let id = id.map(tracing::field::display);
-                let [server, tool] = [&server, &tool].map(|name| untrusted_if_any(name.as_deref()));
-                let (method, detail) = (untrusted(method), error.message());
-                let detail = untrusted(&detail);
+                let (id, code) = (id.map(tracing::field::display), problem.code().as_str());
+                let [server, tool] =
+                    [&problem.server, &problem.tool].map(|name| untrusted_if_any(name.as_deref()));
+                let (method, detail) = (untrusted(method), untrusted(&problem.detail));
                 tracing::event!($level, request_id = id, %method, server, tool, code, %detail, suppressed, $message);
             }
         };
     }
-    match error.origin() {
-        Origin::Answer => {}
-        Origin::Failure => {
-            if let Some(suppressed) = FAILURES.admit() {
-                tell!(tracing::Level::WARN, (suppressed > 0).then_some(suppressed), "request failed");
-            }
-        }
-        Origin::Refusal => tell!(tracing::Level::DEBUG, None, "request refused"),
+    if !problem.is_failure() {
+        tell!(tracing::Level::DEBUG, None, "request refused");
+    } else if let Some(suppressed) = FAILURES.admit() {
+        tell!(tracing::Level::WARN, (suppressed > 0).then_some(suppressed), "request failed");
     }
 }
 
@@ -123,6 +110,5 @@ fn tool(request: &Request) -> String {
 
 fn is_forbidden(received: &ResponseBody) -> bool {
     let ResponseBody::Buffered(Err(error)) = received else { return false };
-    error.origin() == Origin::Refusal
-        && error.data().and_then(|data| data.get_as::<String>("code")).is_some_and(|code| code == "forbidden")
+    error.problem().is_some_and(|problem| problem.code() == ErrorCode::Forbidden)
 }

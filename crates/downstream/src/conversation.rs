@@ -9,10 +9,10 @@
 //! Not here: framing, and the end of the conversation (`stdio`, `sse`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use super::error::{MessageRefusal, described};
 use super::exchange::{Exchange, Named};
@@ -48,8 +48,8 @@ pub struct Conversation {
     legacy: RwLock<Option<Arc<Caller>>>,
     /// Whether the task that sends notifications to the legacy client was started; one is enough.
     announcing: AtomicBool,
-    /// The room for notifications of the client on their way to servers.
-    passing: Arc<Semaphore>,
+    /// Notifications of the client on their way to its server, in order.
+    passing: OnceLock<mpsc::Sender<(Arc<Caller>, Notification)>>,
 }
 
 impl Conversation {
@@ -71,7 +71,7 @@ impl Conversation {
             frame,
             legacy: RwLock::new(None),
             announcing: AtomicBool::new(false),
-            passing: Arc::new(Semaphore::new(MAX_PASSING)),
+            passing: OnceLock::new(),
         })
     }
 
@@ -157,13 +157,10 @@ impl Conversation {
         self.session.note(&notice);
         let caller = || self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
         if notice.method.known().is_none() {
-            let permit = Arc::clone(&self.passing).try_acquire_owned().ok();
-            let Some((caller, permit)) = caller().zip(permit) else { return };
-            let gateway = self.gateway.clone();
-            self.requests.spawn_until_end(async move {
-                gateway.notify(&caller, &notice).await;
-                drop(permit);
-            });
+            if let Some(caller) = caller() {
+                // If too many wait already, it is lost.
+                let _ = self.passing.get_or_init(|| self.pass()).try_send((caller, notice));
+            }
         } else if notice.method == method::INITIALIZED
             && let Some(caller) = caller()
             && let Some(feed) = self.gateway.feed(&caller)
@@ -173,6 +170,18 @@ impl Conversation {
             let announced = self.announce(&caller, (feed, asks));
             self.requests.spawn_until_end(announced);
         }
+    }
+
+    /// Starts the task that passes notifications on, one after another.
+    fn pass(&self) -> mpsc::Sender<(Arc<Caller>, Notification)> {
+        let (sender, mut waiting) = mpsc::channel::<(Arc<Caller>, Notification)>(MAX_PASSING);
+        let gateway = self.gateway.clone();
+        self.requests.spawn_until_end(async move {
+            while let Some((caller, notice)) = waiting.recv().await {
+                gateway.notify(&caller, &notice).await;
+            }
+        });
+        sender
     }
 
     /// Sends notifications to the legacy client, and server requests that belong to no call, until the channel closes.

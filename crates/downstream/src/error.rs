@@ -13,11 +13,10 @@ use crate::admission::Full;
 use auth::Principal;
 use gateway::Caller;
 use gateway::caller::MAX_DESCRIPTION;
-use gateway::error::{self, Limit, limited};
 use gateway::manager::{self, Scope};
 use json::Raw;
-use protocol::error::code;
-use protocol::{Era, ErrorCode, ErrorObject, Message, ParseError, RequestId, Version};
+use protocol::error::code::{self, UNSUPPORTED_PROTOCOL_VERSION};
+use protocol::{Era, ErrorCode, ErrorObject, Message, ParseError, Problem, RequestId, Version};
 use runtime::memory::Exhausted;
 use runtime::telemetry;
 
@@ -141,29 +140,32 @@ impl From<Full> for MessageRefusal {
     }
 }
 
-/// The error for an unsupported revision: members that the protocol requires, and those of every error.
-fn unsupported(text: &str, requested: &str) -> ErrorObject {
-    let object = error::refusal(ErrorCode::UnsupportedVersion, Era::Modern, text);
-    let supported = Raw::of(&[Version::NEWEST_MODERN.as_str()]);
-    let data = object.data().unwrap_or_else(Raw::empty_object);
-    object.with_data(&data.with("supported", &supported).with("requested", &Raw::of(requested)))
-}
-
 impl MessageRefusal {
-    /// Returns the JSON-RPC error.
-    pub fn object(&self) -> ErrorObject {
-        let (code, text) = (self.code(), self.to_string());
-        if let Some(pause) = self.retry_after() {
-            // Only clients of older revisions have sessions.
-            return limited(code, Era::Legacy, &text, pause, self.limit());
-        }
+    /// The refusal as clients read it.
+    fn problem(&self) -> Problem {
+        let problem = Problem::new(self.code(), self.to_string());
         match self {
+            Self::Server(error) => error.problem(),
             // Its number depends on whether the body is JSON.
-            Self::Message(error) => error::numbered(error.code(), code, &text),
-            Self::Server(error) => error::object(error, Era::Legacy),
-            Self::UnsupportedVersion { requested } => unsupported(&text, requested),
-            _ => error::refusal(code, Era::Legacy, &text),
+            Self::Message(error) => problem.with(|problem| problem.numbers = [error.code(); 2]),
+            // Members that the protocol requires.
+            Self::UnsupportedVersion { requested } => problem
+                .with(|problem| problem.numbers = [UNSUPPORTED_PROTOCOL_VERSION; 2])
+                .with_mcp("supported", &[Version::NEWEST_MODERN.as_str()])
+                .with_mcp("requested", requested),
+            Self::TooManySessions { most } | Self::NoPlace { most } => {
+                problem.after(SESSION_RETRY_IN).at_limit(*most)
+            }
+            Self::MemoryExhausted => problem.after(SESSION_RETRY_IN),
+            Self::TooManyRequests => problem.after(REQUEST_RETRY_IN),
+            _ => problem,
         }
+    }
+
+    /// Returns the JSON-RPC error. Only clients of older revisions have sessions, and other errors have one number in
+    /// both eras.
+    pub fn object(&self) -> ErrorObject {
+        self.problem().error(Era::Legacy)
     }
 
     const fn code(&self) -> ErrorCode {
@@ -191,40 +193,21 @@ impl MessageRefusal {
         }
     }
 
-    /// When a retry may succeed, if known.
-    const fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::TooManySessions { .. } | Self::NoPlace { .. } | Self::MemoryExhausted => {
-                Some(SESSION_RETRY_IN)
-            }
-            Self::TooManyRequests => Some(REQUEST_RETRY_IN),
-            _ => None,
-        }
-    }
-
-    /// The limit that was reached, if that is the cause.
-    const fn limit(&self) -> Option<Limit> {
-        match self {
-            Self::TooManySessions { most } | Self::NoPlace { most } => {
-                Some(Limit { most: *most, now: *most })
-            }
-            _ => None,
-        }
-    }
-
     /// The complete answer to the HTTP request `named`. `id` is that of the message, if it could be read.
     pub fn into_response(self, id: Option<RequestId>, named: Option<telemetry::RequestId>) -> Response<Body> {
-        let reply = Err(self.object().of_request(named));
+        let problem = self.problem();
+        let (status, pause) = (problem.code().status(), problem.retry_after_seconds());
+        let reply = Err(problem.error(Era::Legacy).of_request(named));
         let body = Message::Response(protocol::Response { id, reply }).encode();
         let mut response = Response::new(Body::from(body));
-        *response.status_mut() = self.code().status();
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Self::Method { allow } = self {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        if let Some(pause) = self.retry_after() {
-            headers.insert(RETRY_AFTER, pause.as_secs().into());
+        if let Some(seconds) = pause {
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         response
     }

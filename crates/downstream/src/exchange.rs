@@ -11,7 +11,6 @@
 //! stream means "stop"; it lives in it too, until its answer becomes a stream ([`Exchange::keep_going`]). A legacy
 //! client's runs in a task of its own, because there it does not, and only `notifications/cancelled` ends it.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,7 +27,6 @@ use super::questions::{End, OpenQuestion, Questions};
 use super::sessions::SessionRequest;
 use crate::admission::Slot;
 use gateway::error::{audit_full, internal, memory_exhausted, revoked};
-use gateway::manager::live_events::CallSource;
 use gateway::{Caller, Gateway, era};
 use json::Raw;
 use protocol::{Closed, Era, ErrorObject, Message, Reply, Request, RequestId, Response, meta};
@@ -36,7 +34,7 @@ use runtime::memory::Account;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{self, untrusted};
 use runtime::worker::WorkBudget;
-use upstream::{CallEvent, Inlet, Outlet, ResponseBody, ResponseStream};
+use upstream::{CallEvent, CallSource, Inlet, Outlet, ResponseBody, ResponseStream};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -372,13 +370,12 @@ async fn answer(
             Ok(audited) => audited,
             Err(full) => return ResponseBody::Buffered(Err(audit_full(full, caller.version.era()))),
         };
-        // Pinned here, because a scope around the future itself would need room for it once more.
-        let handled = pin!(gateway.handle(caller, request, outlet));
-        let received = if gateway.manager().live_events().is_watched() {
-            CallSource { request_id: named, is_rest: false }.during(handled).await
-        } else {
-            handled.await
-        };
+        let watched = gateway
+            .manager()
+            .live_events()
+            .is_watched()
+            .then(|| caller.clone().in_request(CallSource { request_id: named, is_rest: false }));
+        let received = gateway.handle(watched.as_ref().unwrap_or(caller), request, outlet).await;
         // It does not matter if a server made it, the cache, or an edit on the way.
         let charged = received.charged(Some(caller.principal.id()));
         let mut received =

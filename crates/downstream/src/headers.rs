@@ -10,7 +10,6 @@ use http::header::{ACCEPT, AsHeaderName, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::MessageRefusal;
-use gateway::tools::Mirrored;
 use json::{Part, Raw};
 use protocol::{Accept, Request, Version, headers, meta, sanitize};
 
@@ -216,34 +215,6 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), MessageRefusal>
         MessageRefusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value"))
     })?;
     Err(mismatch("Mcp-Name", &decoded, &body))
-}
-
-/// Checks the mirrored parameters of a tool call: each has its header exactly when it is in the body,
-/// with an equal value.
-pub(crate) fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), MessageRefusal> {
-    for Mirrored { header, value, is_ambiguous } in mirrored {
-        if *is_ambiguous {
-            return Err(MessageRefusal::HeaderMismatch(format!(
-                "what {header} mirrors stands twice in the body"
-            )));
-        }
-        match (single(map, header.as_str())?, value) {
-            (None, None) => {}
-            (None, Some(_)) => return Err(MessageRefusal::HeaderMismatch(format!("{header} is missing"))),
-            (Some(_), None) => {
-                return Err(MessageRefusal::HeaderMismatch(format!("{header} stands in the headers only")));
-            }
-            (Some(sent), Some(value)) => {
-                let decoded = headers::decode(sent).ok_or_else(|| {
-                    MessageRefusal::HeaderMismatch(format!("{header} is not a readable value"))
-                })?;
-                if !headers::HeaderParam::agrees(&decoded, value) {
-                    return Err(mismatch(header, &decoded, value));
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 fn mismatch(name: &str, header: &str, body: &str) -> MessageRefusal {

@@ -11,17 +11,15 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use auth::Denied;
-use gateway::error::Limit;
 use json::Raw;
 use protocol::error::code;
-use protocol::error_data::Members;
-use protocol::{ErrorCode, ErrorData, ErrorObject};
+use protocol::{ErrorCode, Problem};
 use runtime::telemetry::RequestId;
 
-/// Seconds until the check of a key is worth a retry.
-const BUSY_RETRY_IN: u64 = 1;
-/// Seconds until another connection may be accepted.
-const FULL_RETRY_IN: u64 = 5;
+/// When the check of a key is worth a retry.
+const BUSY_RETRY_IN: Duration = Duration::from_secs(1);
+/// When another connection may be accepted.
+const FULL_RETRY_IN: Duration = Duration::from_secs(5);
 
 /// The form of the answer, by its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,18 +126,6 @@ const fn text_of(denied: Denied) -> &'static str {
     }
 }
 
-/// A problem document (RFC 9457).
-#[derive(Serialize)]
-struct Problem<'a> {
-    r#type: String,
-    title: &'static str,
-    status: u16,
-    #[serde(flatten)]
-    members: Members<'a>,
-    #[serde(flatten)]
-    limit: Option<Limit>,
-}
-
 #[derive(Serialize)]
 struct ErrorResponse<'a> {
     jsonrpc: &'static str,
@@ -176,44 +162,37 @@ impl Refusal {
         }
     }
 
-    /// Seconds until a retry may succeed, if known.
-    pub const fn retry_after(self) -> Option<u64> {
+    /// The refusal of the request `id` as its client reads it.
+    fn problem(self, id: RequestId) -> Problem {
+        let problem = Problem::new(self.code(), self.to_string());
+        let problem = problem.with(|problem| problem.request_id = Some(id.to_string()));
         match self {
-            Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Some(BUSY_RETRY_IN),
-            Self::Full { .. } | Self::ShareTaken { .. } => Some(FULL_RETRY_IN),
-            Self::Denied(Denied::KeysUnavailable { retry_after }) => Some(retry_after as u64),
-            _ => None,
+            Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => {
+                problem.after(BUSY_RETRY_IN)
+            }
+            Self::Denied(Denied::KeysUnavailable { retry_after }) => {
+                problem.after(Duration::from_secs(retry_after.into()))
+            }
+            Self::Full { most } | Self::ShareTaken { kept: most } => {
+                problem.after(FULL_RETRY_IN).at_limit(most)
+            }
+            _ => problem,
         }
-    }
-
-    /// The limit that was reached, if that is the reason.
-    const fn limit(self) -> Option<Limit> {
-        match self {
-            Self::Full { most } | Self::ShareTaken { kept: most } => Some(Limit { most, now: most }),
-            _ => None,
-        }
-    }
-
-    /// The members that every error response has.
-    fn members(self, id: RequestId) -> Members<'static> {
-        let retry_after = self.retry_after().map(Duration::from_secs);
-        let code = self.code();
-        let retryable = code.is_retryable() || retry_after.is_some();
-        let request_id = Some(id.to_string());
-        Members { retryable, retry_after, request_id, ..Members::new(code, self.to_string()) }
     }
 
     /// The complete response.
     pub fn response(self, format: AnswerFormat, id: RequestId) -> Response {
+        let problem = self.problem(id);
+        let pause = problem.retry_after_seconds();
         let (kind, body) = match format {
-            AnswerFormat::Rest => ("application/problem+json", self.problem(id)),
-            AnswerFormat::Mcp => ("application/json", self.json_rpc(id)),
+            AnswerFormat::Rest => ("application/problem+json", Raw::of(&problem)),
+            AnswerFormat::Mcp => ("application/json", self.json_rpc(problem)),
         };
         let mut response = Response::new(body.bytes().clone().into());
         *response.status_mut() = self.status();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Some(seconds) = self.retry_after() {
+        if let Some(seconds) = pause {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         if let Some(challenge) = self.challenge() {
@@ -222,24 +201,10 @@ impl Refusal {
         response
     }
 
-    fn problem(self, id: RequestId) -> Raw {
-        let code = self.code();
-        Raw::of(&Problem {
-            r#type: code.reference(),
-            title: code.row().title,
-            status: code.row().status,
-            members: self.members(id),
-            limit: self.limit(),
-        })
-    }
-
     /// The body was not read, so the era is unknown: the code is one that both eras have.
-    fn json_rpc(self, id: RequestId) -> Raw {
+    fn json_rpc(self, problem: Problem) -> Raw {
         let number = if self == Self::Panicked { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
-        let mut data = ErrorData::new(self.code(), "");
-        data.members = self.members(id);
-        let error = ErrorObject::new(number, &self.to_string()).with_data(&data.with(self.limit()));
-        Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
+        Raw::of(&ErrorResponse { jsonrpc: "2.0", error: problem.numbered(number).raw() })
     }
 
     /// RFC 6750, section 3: a challenge names an error only if a credential was sent.

@@ -27,7 +27,7 @@ use super::headers::{self, ResponseFormat};
 use super::sessions::{Session, Sessions};
 use auth::Principal;
 use gateway::manager::Scope;
-use gateway::{Caller, Gateway, tools};
+use gateway::{Caller, Gateway, ParamHeaders};
 use protocol::headers::{LAST_EVENT_ID, SESSION_ID};
 use protocol::{Message, Notification, Request, RequestId, method};
 use runtime::shutdown::Shutdown;
@@ -210,12 +210,13 @@ impl StreamableHttpEndpoint {
         request: Request,
         format: ResponseFormat,
     ) -> Begun<'a> {
-        let StreamableHttpParts { gateway, tasks, .. } = &*self.0;
+        let StreamableHttpParts { gateway, .. } = &*self.0;
         if format == ResponseFormat::OnlyJson && request.method == method::SUBSCRIPTIONS_LISTEN {
             let refusal = MessageRefusal::Accept(headers::EVENTS_NEEDED);
             return Begun::refused(refusal, Some(request.id), asked.named);
         }
-        let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
+        let caller = Caller::modern(asked.principal, asked.scope, request.params.as_ref());
+        let caller = Arc::new(caller.with_headers(ParamHeaders::of(asked.headers)));
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             let listed = listed.map_err(|error| error.of_request(asked.named));
             let page = events::listed(request.id, listed, format, caller.principal.id());
@@ -225,26 +226,9 @@ impl StreamableHttpEndpoint {
             Ok(place) => place,
             Err(full) => return Begun::refused(full.into(), Some(request.id), asked.named),
         };
-        let named = asked.named;
-        let attached = move |caller, request| {
-            let mut exchange = Exchange::attached(gateway, caller, request, named);
-            exchange.hold(place);
-            exchange
-        };
-        // Few tools mirror parameters. Without any, the name is looked up only once, for the call.
-        if request.method != method::TOOLS_CALL || !gateway.manager().may_mirror(&caller.scope) {
-            return Begun::Running(attached(caller, request), format);
-        }
-        let refusing = refusing(request.id.clone(), named);
-        let answer = async move {
-            if let Some(params) = &request.params
-                && let Ok(mirrored) = tools::mirrored(gateway.manager(), &caller, params).await
-            {
-                headers::check_mirrored(asked.headers, &mirrored)?;
-            }
-            Ok(events::answer(attached(caller, request), format, tasks).await)
-        };
-        Begun::Waiting(Box::pin(async move { answer.await.unwrap_or_else(refusing) }))
+        let mut exchange = Exchange::attached(gateway, caller, request, asked.named);
+        exchange.hold(place);
+        Begun::Running(exchange, format)
     }
 
     async fn legacy(

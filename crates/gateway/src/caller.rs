@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::notifications::Mailbox;
+use super::param_headers::ParamHeaders;
 use super::questions;
 use crate::manager::{Scope, Viewer};
 use auth::Principal;
@@ -11,7 +12,7 @@ use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
 use protocol::{Abilities, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
-use upstream::{Affinity, Call, Owner};
+use upstream::{Affinity, AttemptLog, Call, CallSource, Owner};
 
 /// Smallest description of a client, in bytes, that is charged to the memory budget.
 const SMALL_DESCRIPTION: usize = 512;
@@ -38,6 +39,10 @@ pub struct Caller {
     pub owner: Owner,
     /// Where its private connections belong: the session, or the principal and the capabilities.
     pub affinity: Affinity,
+    /// The request that its calls come from, while somebody watches calls.
+    source: CallSource,
+    /// Headers that repeat parameters, if its era and its transport have them.
+    pub(super) param_headers: Option<ParamHeaders>,
 }
 
 impl Caller {
@@ -62,6 +67,8 @@ impl Caller {
             mailbox: None,
             owner: Owner::new(),
             affinity,
+            source: CallSource::default(),
+            param_headers: None,
         }
     }
 
@@ -88,6 +95,8 @@ impl Caller {
             mailbox: Some(Arc::new(mailbox)),
             owner: Owner::new(),
             affinity: Affinity::session(),
+            source: CallSource::default(),
+            param_headers: None,
         }
     }
 
@@ -107,6 +116,8 @@ impl Caller {
             mailbox: None,
             owner: Owner::new(),
             affinity,
+            source: CallSource::default(),
+            param_headers: None,
         }
     }
 
@@ -142,7 +153,21 @@ impl Caller {
             affinity: Some(self.affinity.clone()),
             principal: Some(self.principal.id().clone()),
             terms: None,
+            source: self.source,
+            attempts: AttemptLog::default(),
         })
+    }
+
+    /// Checks the parameters of its calls against `headers`.
+    #[must_use]
+    pub fn with_headers(self, headers: ParamHeaders) -> Self {
+        Self { param_headers: Some(headers), ..self }
+    }
+
+    /// Names the request that its calls come from, for those who watch calls.
+    #[must_use]
+    pub fn in_request(self, source: CallSource) -> Self {
+        Self { source, ..self }
     }
 
     /// Returns the scope and the private connections, for the lookup of names.

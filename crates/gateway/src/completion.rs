@@ -32,7 +32,7 @@ pub(super) async fn complete(
     if let (Err(Error::NameNotFound { .. }), Reference::Prompt(name)) = (&found, &reference)
         && let Some(unlisted) = unlisted::request(&gateway.manager, caller, name, call)
     {
-        found = Ok(vec![unlisted]);
+        found = unlisted.map(|request| vec![request]);
     }
     let requests = found.map_err(|failure| refused(caller, &failure))?;
     first(gateway, caller, requests, outlet).await.map(|(_, result)| result)

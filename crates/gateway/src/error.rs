@@ -1,80 +1,16 @@
-//! JSON-RPC errors of Switchyard towards its clients.
+//! JSON-RPC errors of MCP methods towards clients.
 //!
-//! Invariant: every error of Switchyard is made here, from the table of codes (`protocol::error_code`) and with the
-//! members that all errors have (`protocol::error_data`). An invalid parameter is named with what it may be. A bug has
-//! the id of its line in the log.
+//! Invariant: every error of Switchyard is a `protocol::Problem`, rendered for the era of its client. An invalid parameter
+//! is named with what it may be. A bug has the id of its line in the log.
 //!
 //! This module does not change answers of servers.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::Duration;
-
-use serde::Serialize;
-
-pub use crate::invalid_answer::invalid_answer;
-use crate::manager::{Error, Named};
+use crate::manager::{Error, MEMORY_EXHAUSTED};
 use auth::Role;
 use json::Raw;
-use protocol::error_data::Rejected;
-use protocol::{Era, ErrorCode, ErrorData, ErrorObject, Origin, sanitize};
+use protocol::{Era, ErrorCode, ErrorObject, Problem, sanitize};
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{Full, RETRY_IN};
-
-/// Members of `data` that only some codes have.
-#[derive(Debug, Default, Serialize)]
-struct Facts<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uri: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    nearest: &'a [String],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    available: &'a [String],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    candidates: &'a [String],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    unreached: &'a [Arc<str>],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    changed: &'a [&'static str],
-    /// The HTTP status that the server, or the service behind a built-in one, answered with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status_code: Option<u16>,
-    /// Details of the error of the service behind a built-in server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backend: Option<&'a Raw>,
-}
-
-impl<'a> Facts<'a> {
-    fn of(error: &'a Error) -> Self {
-        let facts = Self::default();
-        match error {
-            Error::ServerNotFound { available, nearest, .. } => Self { nearest, available, ..facts },
-            Error::NameNotFound { kind, name, nearest, unreached, .. } => {
-                let prompt = (*kind == Named::Prompt).then_some(&**name);
-                Self { prompt, nearest, unreached, ..facts }
-            }
-            Error::Ambiguous { kind, name, candidates, .. } => {
-                let prompt = (*kind == Named::Prompt).then_some(&**name);
-                Self { prompt, candidates, ..facts }
-            }
-            Error::AmbiguousUri { uri, candidates } => Self { uri: Some(uri), candidates, ..facts },
-            Error::ResourceNotFound { uri } => Self { uri: Some(uri), ..facts },
-            Error::ToolChanged { changed, .. } => Self { changed, ..facts },
-            Error::Upstream { source, .. } => {
-                Self { status_code: source.status(), backend: source.facts(), ..facts }
-            }
-            Error::AmbiguousArgument { .. } | Error::OtherDefinition { .. } => facts,
-        }
-    }
-}
-
-/// The URI of a request.
-#[derive(Serialize)]
-struct OfResource<'a> {
-    uri: &'a str,
-}
+use runtime::telemetry::audit::Full;
 
 /// An invalid parameter, and what it may be.
 #[derive(Debug, Clone, Copy)]
@@ -89,119 +25,55 @@ pub struct InvalidParam<'a> {
     pub suggestion: &'a str,
 }
 
-impl<'a> From<InvalidParam<'a>> for Rejected<'a> {
-    fn from(wrong: InvalidParam<'a>) -> Self {
-        let InvalidParam { field, found, valid, suggestion } = wrong;
-        Self { field, value: found.map(sanitize::value), range: valid, suggestion }
-    }
-}
-
-/// The limit and the current number.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Limit {
-    /// The limit.
-    #[serde(rename = "max_connections")]
-    pub most: usize,
-    /// The number in use.
-    #[serde(rename = "current_connections")]
-    pub now: usize,
-}
-
 /// The JSON-RPC error for a client of `era`.
 pub fn object(error: &Error, era: Era) -> ErrorObject {
-    let (text, class, hint) = (error.to_string(), error.class(), error.hint());
-    let detail = match error {
-        Error::Upstream { source, .. } => Cow::Owned(source.to_string()),
-        _ => Cow::Borrowed(&*text),
-    };
-    let mut data = ErrorData::new(class.code, detail);
-    if let Some(rejected) = rejected(error, &hint) {
-        data = data.rejecting(rejected);
-    }
-    data.kind = class.kind;
-    data.members.hint = Cow::Borrowed(&hint);
-    (data.members.retryable, data.members.retry_after) = (class.is_retryable, class.retry_after);
-    (data.members.server, data.members.tool) = (error.server(), error.tool());
-    let origin = if error.is_refusal() { Origin::Refusal } else { Origin::Failure };
-    let number = class.numbered.number(era);
-    ErrorObject::new(number, &text).with_data(&data.with(Facts::of(error))).from_us(origin)
+    error.problem().error(era)
 }
 
-/// The parameter that is the cause of `error`, if one is.
-fn rejected<'a>(error: &'a Error, suggestion: &'a str) -> Option<Rejected<'a>> {
-    let (field, value, range) = match error {
-        Error::Ambiguous { name, .. } => ("params.name", Some(name), "one of the candidates"),
-        Error::AmbiguousUri { uri, .. } => ("params.uri", Some(uri), "one of the candidates"),
-        Error::AmbiguousArgument { member, .. } => (&**member, None, "one value"),
-        _ => return None,
-    };
-    Some(Rejected { field, value: value.map(|value| sanitize::value(&Raw::of(value))), range, suggestion })
-}
-
-/// Refuses a request over a limit of the client; `limit` has the number.
-pub fn limited(
-    code: ErrorCode,
-    era: Era,
-    text: &str,
-    retry_after: Duration,
-    limit: Option<Limit>,
-) -> ErrorObject {
-    let mut data = ErrorData::new(code, text);
-    (data.members.retryable, data.members.retry_after) = (true, Some(retry_after));
-    refused(code.number(era), text, &data.with(limit))
+/// The memory budget has no room for the answer of a call that was made.
+pub fn answer_discarded() -> Problem {
+    let text = upstream::Error::MemoryExhausted.to_string();
+    Problem::new(ErrorCode::MemoryExhausted, text).hinting(MEMORY_EXHAUSTED)
 }
 
 /// The memory budget has no room for the answer of a call that was made.
 pub fn memory_exhausted(era: Era) -> ErrorObject {
-    let source = upstream::Error::MemoryExhausted;
-    let text = source.to_string();
-    let mut data = ErrorData::new(ErrorCode::MemoryExhausted, &*text);
-    data.members.hint = Cow::Borrowed(crate::manager::MEMORY_EXHAUSTED);
-    refused(ErrorCode::MemoryExhausted.number(era), &text, &data)
+    answer_discarded().error(era)
 }
 
 /// The refusal of an action whose audit line could not be written.
 pub fn audit_full(full: Full, era: Era) -> ErrorObject {
-    limited(ErrorCode::AuditFull, era, &full.to_string(), RETRY_IN, None)
+    Problem::from(full).error(era)
 }
 
 /// Refuses the request of a client of `era` with `code`.
 pub fn refusal(code: ErrorCode, era: Era, text: &str) -> ErrorObject {
-    numbered(code.number(era), code, text)
-}
-
-/// An error with another number than the table has for `code`.
-pub fn numbered(number: i64, code: ErrorCode, text: &str) -> ErrorObject {
-    refused(number, text, &ErrorData::new(code, text))
-}
-
-/// An error that the client can correct, or wait out.
-fn refused<F: Serialize>(number: i64, text: &str, data: &ErrorData<'_, F>) -> ErrorObject {
-    ErrorObject::new(number, text).with_data(data).from_us(Origin::Refusal)
+    Problem::new(code, text).error(era)
 }
 
 /// A bug of Switchyard; `id` is in its line of the log, which the caller writes.
 pub fn internal(text: &str, id: RequestId) -> ErrorObject {
-    let mut data = ErrorData::new(ErrorCode::InternalError, text);
-    data.members.request_id = Some(id.to_string());
-    ErrorObject::new(ErrorCode::InternalError.number(Era::Modern), text).with_data(&data)
+    let problem = Problem::new(ErrorCode::InternalError, text);
+    problem.with(|problem| problem.request_id = Some(id.to_string())).error(Era::Modern)
+}
+
+/// A server's answer that does not fit its revision.
+pub fn invalid_answer(text: &str) -> ErrorObject {
+    refusal(ErrorCode::InvalidAnswer, Era::Modern, text)
 }
 
 /// The refusal of an action that the caller's role does not allow. No MCP method operates Switchyard, so the role
 /// *caller* is enough for everything that is refused here.
 pub fn forbidden(action: &str) -> ErrorObject {
     let text = format!("this credential may not {action}; it needs the role {}", Role::Caller);
-    let mut data = ErrorData::new(ErrorCode::Forbidden, &*text);
-    data.members.hint = Cow::Owned(format!("use a credential with the role {}", Role::Caller));
-    refused(ErrorCode::Forbidden.number(Era::Modern), &text, &data)
+    let hint = format!("use a credential with the role {}", Role::Caller);
+    Problem::new(ErrorCode::Forbidden, text).hinting(hint).error(Era::Modern)
 }
 
 /// No server has the resource `uri`.
 pub(super) fn no_resource(era: Era, uri: &str) -> ErrorObject {
     let text = format!("there is no resource \"{}\"", sanitize::shown(uri));
-    let data = ErrorData::new(ErrorCode::ResourceNotFound, &*text);
-    let number = ErrorCode::ResourceNotFound.number(era);
-    refused(number, &text, &data.with(OfResource { uri: &sanitize::uri(uri) }))
+    Problem::new(ErrorCode::ResourceNotFound, text).with_mcp("uri", &sanitize::uri(uri)).error(era)
 }
 
 /// `server`, which was asked to announce changes of the resource `uri`, acknowledged other things only.
@@ -211,19 +83,15 @@ pub(super) fn not_acknowledged(server: &str, uri: &str) -> ErrorObject {
          announce its changes",
         sanitize::shown(uri)
     );
-    let mut data = ErrorData::new(ErrorCode::NotTold, &*text);
-    data.members.server = Some(server);
-    refused(
-        ErrorCode::NotTold.number(Era::Modern),
-        &text,
-        &data.with(OfResource { uri: &sanitize::uri(uri) }),
-    )
+    let problem = Problem::new(ErrorCode::NotTold, text).about(Some(server), None);
+    problem.with_mcp("uri", &sanitize::uri(uri)).error(Era::Modern)
 }
 
 /// A parameter that does not fit the method.
 pub fn bad_input(text: &str, wrong: InvalidParam<'_>) -> ErrorObject {
-    let data = ErrorData::new(ErrorCode::InvalidParams, text).rejecting(wrong.into());
-    refused(ErrorCode::InvalidParams.number(Era::Modern), text, &data)
+    let InvalidParam { field, found, valid, suggestion } = wrong;
+    let problem = Problem::new(ErrorCode::InvalidParams, text);
+    problem.rejecting(field, found, valid, suggestion.to_owned()).error(Era::Modern)
 }
 
 /// A cursor that is not from this list.
@@ -254,17 +122,10 @@ pub fn lacking(refusal: &ErrorObject, capabilities: &Raw) -> ErrorObject {
     needs(capabilities, &format!("the server needs capabilities that the client did not declare: {said}"))
 }
 
-/// A modern client lacks `capabilities`.
+/// A modern client lacks `capabilities`, which 2026-07-28 requires in `requiredCapabilities`.
 pub fn needs(capabilities: &Raw, text: &str) -> ErrorObject {
-    /// The member that 2026-07-28 requires.
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct RequiredCapabilities<'a> {
-        required_capabilities: &'a Raw,
-    }
-    let data = ErrorData::new(ErrorCode::CapabilityMissing, text);
-    let number = ErrorCode::CapabilityMissing.number(Era::Modern);
-    refused(number, text, &data.with(RequiredCapabilities { required_capabilities: capabilities }))
+    let problem = Problem::new(ErrorCode::CapabilityMissing, text);
+    problem.with_mcp("requiredCapabilities", capabilities).error(Era::Modern)
 }
 
 #[cfg(test)]

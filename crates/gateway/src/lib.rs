@@ -12,7 +12,6 @@ pub mod era;
 pub mod error;
 #[cfg(test)]
 mod fixture;
-mod invalid_answer;
 mod lifecycle;
 mod lists;
 mod logging;
@@ -22,6 +21,7 @@ mod login_tool;
 pub mod logins;
 pub mod manager;
 mod notifications;
+mod param_headers;
 mod params;
 mod private_connections;
 mod prompts;
@@ -32,7 +32,7 @@ mod resources;
 mod skills;
 pub mod subscriptions;
 mod tasks;
-pub mod tools;
+mod tools;
 mod unlisted;
 
 use std::ops::Deref;
@@ -43,6 +43,7 @@ pub use caller::Caller;
 use bridge::suspended_calls::SuspendedCalls;
 pub use login_elicitation::LoginPages;
 use notifications::NotificationRouter;
+pub use param_headers::ParamHeaders;
 use subscriptions::Feed;
 use tasks::TaskIds;
 
@@ -159,7 +160,7 @@ impl Gateway {
     /// Answers one request. A large result that no code here reads may still be arriving. Dropping the future
     /// cancels the request at its server.
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
-        let has_logins = upstream::any_logins();
+        let has_logins = self.manager.has_logins();
         if has_logins && login_elicitation::may_repeat(caller, request) {
             // Boxed: it is large, and rarely needed.
             return Box::pin(self.handle_repeated(caller, request, outlet)).await;

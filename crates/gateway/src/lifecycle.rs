@@ -1,14 +1,16 @@
 //! The handshakes and description of Switchyard: `initialize`, `server/discover`, `ping`.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::caller::Caller;
-use super::{Gateway, absence, era, error};
+use super::{Gateway, absence, era};
 use crate::manager::{Scope, Server, Snapshot};
 use json::Raw;
 use protocol::caching::Caching;
 use protocol::lifecycle::Peer;
-use protocol::{Era, ErrorCode, ErrorObject, Version, implementation, meta};
+use protocol::{Era, ErrorCode, ErrorObject, Problem, Version, implementation, meta};
 
 /// Limit of the merged instructions of servers in bytes; language models read all of it at every start.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
@@ -69,9 +71,9 @@ pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Result<Raw, ErrorO
         let text = format!(
             "the server speaks protocol revision {version}, which has no server/discover: begin with initialize"
         );
-        let refusal = error::refusal(ErrorCode::MethodNotFound, caller.version.era(), &text);
-        let data = refusal.data().unwrap_or_else(Raw::empty_object);
-        return Err(refusal.with_data(&data.with("supported", &Raw::of(&[version.as_str()]))));
+        let problem =
+            Problem::new(ErrorCode::MethodNotFound, text).with_mcp("supported", &[version.as_str()]);
+        return Err(problem.error(caller.version.era()));
     }
     let result = Raw::of(&DiscoverResult {
         supported_versions: [Version::NEWEST_MODERN.as_str()],
@@ -118,7 +120,8 @@ fn capabilities(snapshot: &Snapshot, caller: &Caller) -> Raw {
 fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Option<String> {
     let scope = &caller.scope;
     let logins = gateway.login_instructions(caller);
-    let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
+    let advice =
+        |server: &Arc<Server>| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
     let merged = match scope {
         Scope::Server(name) => {
             let absence = if logins.is_none() { absence::reason(snapshot, scope) } else { None };
@@ -126,7 +129,7 @@ fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Opti
             parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
         }
         Scope::All => {
-            let part = |server: &Server| {
+            let part = |server: &Arc<Server>| {
                 advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))
             };
             snapshot.servers().iter().filter_map(part).collect::<Vec<_>>().join("\n\n")

@@ -27,7 +27,7 @@ use crate::logins::LoginService;
 use crate::{login_tool, questions};
 use auth::Principal;
 use json::Raw;
-use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Origin, Reply, Request, Version, method};
+use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Reply, Request, Version, method};
 use upstream::{Outlet, ResponseBody};
 
 /// How often one call asks for the same login.
@@ -137,7 +137,8 @@ impl Gateway {
         let url = match self.login_url(&server, &caller.principal, None) {
             Ok(url) => url,
             Err(instead) if asks_for_login => return Ok(login_tool::answer(caller, &instead, true)),
-            Err(instead) => return Err(without_page(&refusal, &instead)),
+            // Its hint says what to do.
+            Err(instead) => return Err(refusal.amended(|problem| problem.hint = instead.into())),
         };
         let text = format!("{}; open this page to log in, then call again: {url}", refusal.message());
         let needed = RequiredLogin { server, url, text };
@@ -158,9 +159,11 @@ impl Gateway {
         if is_call {
             return Ok(login_tool::answer(caller, &needed.text, true));
         }
-        let mut data = refusal.data().unwrap_or_else(Raw::empty_object);
-        data = data.with("login_url", &Raw::of(&needed.url));
-        Err(ErrorObject::new(refusal.code(), &needed.text).with_data(&data))
+        let RequiredLogin { url, text, .. } = needed;
+        Err(refusal.amended(|problem| {
+            problem.detail = text;
+            problem.add_mcp("login_url", &url);
+        }))
     }
 
     /// The page at which `principal` logs in to `server`. The error says what to do instead. `host` is the `Host` of the
@@ -227,7 +230,7 @@ impl Gateway {
             };
             if done {
                 let params = Raw::empty_object().with("elicitationId", &Raw::of(&id));
-                affinity.notice(Notification { method: COMPLETE.into(), params: Some(params) });
+                affinity.tell(Notification { method: COMPLETE.into(), params: Some(params) });
             }
         });
     }
@@ -242,21 +245,11 @@ fn elicitation(needed: &RequiredLogin) -> Raw {
         .with("message", &Raw::of(&message))
 }
 
-/// The server that `refusal` asks a login for, if it does.
+/// The server that `refusal` asks a login for, if it does. The error of a server never does: it must not send users to
+/// the login of another one.
 fn required_login(refusal: &ErrorObject) -> Option<String> {
-    if refusal.origin() == Origin::Answer {
-        // A server must not send users to the login of another one.
-        return None;
-    }
-    let data = refusal.data()?;
-    let is_login = data.get_as::<String>("code")? == ErrorCode::LoginRequired.as_str();
-    data.get_as("server").filter(|_| is_login)
-}
-
-/// `refusal` for a client that cannot be sent to a page. Its hint says what to do.
-fn without_page(refusal: &ErrorObject, instead: &str) -> ErrorObject {
-    let data = refusal.data().unwrap_or_else(Raw::empty_object).with("hint", &Raw::of(instead));
-    ErrorObject::new(refusal.code(), &refusal.message()).with_data(&data)
+    let problem = refusal.problem()?;
+    problem.server.clone().filter(|_| problem.code() == ErrorCode::LoginRequired)
 }
 
 /// The purpose of a sealed state: it belongs to one method with these parameters.

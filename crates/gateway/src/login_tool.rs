@@ -19,7 +19,7 @@ use crate::logins::Per;
 use crate::manager::{Called, Named, Scope, Viewer};
 use auth::Principal;
 use json::Raw;
-use protocol::{ErrorObject, Request, Version};
+use protocol::{ErrorObject, Request};
 use upstream::Affinity;
 
 /// Servers whose links are written out in `instructions`. Language models read all of it at every start.
@@ -53,7 +53,7 @@ impl Gateway {
         (scope, tool): (&Scope, &str),
         host: Option<&str>,
     ) -> Option<Called> {
-        if !upstream::any_logins() {
+        if !self.manager.has_logins() {
             return None;
         }
         let affinity = Affinity::of_program(Arc::clone(principal.id()), None);
@@ -63,8 +63,8 @@ impl Gateway {
             Ok(url) => (link_text(&server, &url), false),
             Err(instead) => (instead, true),
         };
-        let (reply, version) = (Ok(result(&text, is_error)), Version::V2025_11_25);
-        Some(Called { server, subject: tool.into(), reply, version, elapsed: Duration::ZERO })
+        let reply = Ok(result(&text, is_error));
+        Some(Called { server, subject: tool.into(), reply, elapsed: Duration::ZERO })
     }
 
     /// The page at which `principal` logs in to `server`, if it has to and may. `host` is the `Host` of its request.
@@ -74,7 +74,7 @@ impl Gateway {
         principal: &Principal,
         host: Option<&str>,
     ) -> Option<String> {
-        let is_required = upstream::any_logins() && self.manager.requires_login(server, principal);
+        let is_required = self.manager.has_logins() && self.manager.requires_login(server, principal);
         is_required.then(|| self.login_url(server, principal, host).ok()).flatten()
     }
 

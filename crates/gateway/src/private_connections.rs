@@ -50,9 +50,10 @@ impl Gateway {
         outlet: &Outlet,
     ) -> Result<RoutedRequest, Error> {
         let find = || route(caller.call(method, params));
-        match self.found(caller, find, |request| Some(&request.server), outlet).await {
+        match self.found(caller, find, |request| Some(request.server_name()), outlet).await {
             Err(error @ Error::NameNotFound { .. }) => {
-                unlisted::request(&self.manager, caller, name, caller.call(method, params)).ok_or(error)
+                unlisted::request(&self.manager, caller, name, caller.call(method, params))
+                    .unwrap_or(Err(error))
             }
             found => found,
         }

@@ -1,7 +1,8 @@
 //! `prompts/get`.
 
 use super::caller::Caller;
-use super::{Gateway, error, references};
+use super::references::References;
+use super::{Gateway, error};
 use crate::{bridge, collect, params};
 use auth::Action;
 use json::Raw;
@@ -18,8 +19,8 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     let route = |call| gateway.manager.prompt_request(caller.viewer(), &name, call, None);
     let request = gateway.routed(caller, (method::PROMPTS_GET, &name, params), route, outlet).await;
     let request = request.map_err(|error| error::object(&error, caller.version.era()))?;
-    let server = request.server.clone();
+    let references = References::of(&request, &caller.scope);
     let answered = bridge::call(gateway, caller, request, outlet).await;
     let result = collect(answered, caller.version.era()).await?;
-    Ok(references::followed(&gateway.manager.seen_by(Some(&caller.affinity)), &caller.scope, &server, result))
+    Ok(references.followed(result))
 }

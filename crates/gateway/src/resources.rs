@@ -20,7 +20,7 @@ use auth::Action;
 use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorCode, ErrorObject, Reply, method};
-use upstream::Outlet;
+use upstream::{Outlet, ResponseBody};
 
 /// Most time for one of several servers that may have the URI.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ pub(super) async fn at(
 
 /// The server of `requests`, if there is one request. Otherwise each is opened when it is its turn.
 pub(super) fn only_server(requests: &Vec<RoutedRequest>) -> Option<&Arc<str>> {
-    if let [request] = requests.as_slice() { Some(&request.server) } else { None }
+    if let [request] = requests.as_slice() { Some(request.server_name()) } else { None }
 }
 
 /// The server that answered, and its URI.
@@ -85,14 +85,18 @@ pub(super) async fn first(
     requests: Vec<RoutedRequest>,
     outlet: &Outlet,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
-    let mut trials = SharedTimeout::of(gateway, &requests);
+    let mut trials = SharedTimeout::of(&requests);
     let mut told: Option<ErrorObject> = None;
     for request in requests {
-        let place = ReadFrom { server: Arc::clone(&request.server), uri: request.subject.to_string() };
+        let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let request = RoutedRequest { begun: trials.begun, timeout, ..request };
-        gateway.open(caller, &request.server, outlet).await;
-        let answered = bridge::call(gateway, caller, request, outlet).await;
+        let is_opened = gateway.open(caller, request.server_name(), outlet).await;
+        let request = if is_opened { gateway.manager.renewed(request) } else { Ok(request) };
+        let answered = match request {
+            Ok(request) => bridge::call(gateway, caller, request, outlet).await,
+            Err(gone) => ResponseBody::Buffered(Err(error::object(&gone, caller.version.era()))),
+        };
         match collect(answered, caller.version.era()).await {
             Ok(result) => return Ok((place, result)),
             Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
@@ -113,14 +117,11 @@ struct SharedTimeout {
 }
 
 impl SharedTimeout {
-    fn of(gateway: &Gateway, requests: &[RoutedRequest]) -> Self {
+    fn of(requests: &[RoutedRequest]) -> Self {
         let (begun, left) = (Instant::now(), u32::try_from(requests.len()).unwrap_or(u32::MAX));
         let timeouts = || {
-            let snapshot = gateway.manager.snapshot();
-            let timeout = |request: &RoutedRequest| {
-                snapshot.server(&request.server).ok().map(|server| server.upstream.config().timeout)
-            };
-            requests.iter().filter_map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))
+            let timeout = |request: &RoutedRequest| request.server.upstream.config().timeout;
+            requests.iter().map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))
         };
         Self { begun, whole: (left > 1).then(timeouts), left }
     }

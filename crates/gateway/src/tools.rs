@@ -1,14 +1,11 @@
 //! `tools/call`.
 
-use std::sync::Arc;
-
 use super::caller::Caller;
-use super::{Gateway, error, references};
-use crate::manager::{Error, Manager};
+use super::references::References;
+use super::{Gateway, error};
 use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
-use protocol::headers::HeaderParam;
 use protocol::{ErrorObject, method};
 use upstream::{Outlet, ResponseBody};
 
@@ -31,44 +28,18 @@ pub(super) async fn call(
         let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);
         error::object(&error, caller.version.era())
     })?;
-    let server = Arc::clone(&request.server);
-    if request.is_login {
-        return gateway.call_login(caller, &server).map(|result| ResponseBody::Buffered(Ok(result)));
+    if let Some(headers) = &caller.param_headers {
+        headers.check(&request.call)?;
     }
+    if request.is_login {
+        let answered = gateway.call_login(caller, request.server_name());
+        return answered.map(|result| ResponseBody::Buffered(Ok(result)));
+    }
+    let references = References::of(&request, &caller.scope);
     Ok(match bridge::call(gateway, caller, request, outlet).await {
-        ResponseBody::Buffered(reply) => ResponseBody::Buffered(reply.map(|result| {
-            references::followed(
-                &gateway.manager.seen_by(Some(&caller.affinity)),
-                &caller.scope,
-                &server,
-                result,
-            )
-        })),
+        ResponseBody::Buffered(reply) => {
+            ResponseBody::Buffered(reply.map(|result| references.followed(result)))
+        }
         streaming @ ResponseBody::Streaming(_) => streaming,
     })
-}
-
-/// A parameter that a modern client repeats in a header.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Mirrored {
-    /// The header, in lower case.
-    pub header: String,
-    /// The value in the body, if there is one.
-    pub value: Option<String>,
-    /// Whether the body has the parameter twice, so that its value is ambiguous.
-    pub is_ambiguous: bool,
-}
-
-/// Returns the parameters that a modern client repeats in headers for this call. An unknown tool is an error,
-/// and its call fails with it too.
-pub async fn mirrored(manager: &Manager, caller: &Caller, params: &Raw) -> Result<Vec<Mirrored>, Error> {
-    let name = params.text("name").unwrap_or_default();
-    let route = manager.route(caller.viewer(), &name).await?;
-    let arguments = params.part("arguments");
-    let mirrored = |param: &HeaderParam| Mirrored {
-        header: param.header_name(),
-        value: param.value_in(arguments),
-        is_ambiguous: param.is_ambiguous_in(arguments),
-    };
-    Ok(route.header_params.iter().map(mirrored).collect())
 }

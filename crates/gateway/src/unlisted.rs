@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use super::caller::Caller;
-use super::{Gateway, bridge};
-use crate::manager::{Manager, RoutedRequest, Scope};
+use super::{Gateway, bridge, error};
+use crate::manager::{Error, Manager, RoutedRequest, Scope};
 use auth::Action;
 use json::Raw;
 use protocol::sanitize::shown;
@@ -41,8 +41,8 @@ pub(super) fn request(
     caller: &Caller,
     name: &str,
     call: Box<Call>,
-) -> Option<RoutedRequest> {
-    Some(RoutedRequest::new(server(manager, caller)?, name.into(), call))
+) -> Option<Result<RoutedRequest, Error>> {
+    Some(manager.request_at(&server(manager, caller)?, name.into(), call))
 }
 
 /// Answers a request whose method Switchyard does not know, if it may be passed on.
@@ -59,8 +59,11 @@ pub(super) async fn answer(
     gateway.open(caller, &server, outlet).await;
     let mut call = caller.call(method::TOOLS_CALL, &request.params.clone().unwrap_or_else(Raw::empty_object));
     (call.method, call.params) = (request.method.clone(), request.params.clone());
-    let routed = RoutedRequest::new(server, request.method.as_str().into(), call);
-    Some(bridge::call(gateway, caller, routed, outlet).await)
+    let routed = gateway.manager.request_at(&server, request.method.as_str().into(), call);
+    Some(match routed {
+        Ok(routed) => bridge::call(gateway, caller, routed, outlet).await,
+        Err(gone) => ResponseBody::Buffered(Err(error::object(&gone, caller.version.era()))),
+    })
 }
 
 impl Gateway {

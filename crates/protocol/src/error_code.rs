@@ -1,7 +1,7 @@
 //! Every error code of Switchyard: one table, from which all that clients read about an error is made.
 //!
-//! Errors of JSON-RPC, problem documents and failed results of `/call` are made from it. So are the enumerations of the
-//! `OpenAPI` document, `docs/errors.md` and the page at `/docs/errors`.
+//! A `Problem` begins with the row of its code, so JSON-RPC errors, problem documents and failed results of `/call` agree.
+//! The enumerations of the `OpenAPI` document, `docs/errors.md` and the page at `/docs/errors` are made from it too.
 //!
 //! Invariant: a released code never changes its meaning, because programs decide by it.
 //!
@@ -16,8 +16,7 @@ use serde::{Serialize, Serializer};
 
 pub use table::{ErrorCode, TABLE};
 
-use crate::Era;
-use crate::error::code;
+use crate::rpc_code as code;
 
 /// Path of the page that explains every code.
 pub const PAGE: &str = "/docs/errors";
@@ -150,12 +149,23 @@ impl ErrorCode {
         StatusCode::from_u16(self.row().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The JSON-RPC error code towards clients of `era`.
-    pub const fn number(self, era: Era) -> i64 {
-        match (self.row().numbers, era) {
-            (Some([legacy, _]), Era::Legacy) => legacy,
-            (Some([_, modern]), Era::Modern) => modern,
-            (None, _) => code::INTERNAL_ERROR,
+    /// The JSON-RPC error codes towards clients of both protocol eras.
+    pub const fn numbers(self) -> Numbers {
+        match self.row().numbers {
+            Some(numbers) => numbers,
+            None => [code::INTERNAL_ERROR; 2],
+        }
+    }
+
+    /// The code over REST, where prompts and resources have no codes of their own. A failure that only an MCP client
+    /// can resolve, such as a server that asks for input, is an answer there that is not valid.
+    pub fn over_rest(self) -> Self {
+        match self {
+            Self::InvalidParams => Self::InvalidRequest,
+            Self::PromptNotFound | Self::ResourceNotFound | Self::AmbiguousUri => Self::NotFound,
+            Self::AmbiguousPrompt => Self::AmbiguousTool,
+            code if code.row().is_of_rest() => code,
+            _ => Self::InvalidAnswer,
         }
     }
 

@@ -23,7 +23,7 @@ pub const NAME: &str = "mcp-name";
 /// The position at which a legacy event stream resumes.
 pub const LAST_EVENT_ID: &str = "last-event-id";
 /// The prefix of the names of mirrored parameters.
-pub(crate) const PARAM_PREFIX: &str = "mcp-param-";
+pub const PARAM_PREFIX: &str = "mcp-param-";
 
 /// The member of `params` that [`NAME`] mirrors for `method`, if there is one.
 pub fn name_member(method: &str) -> Option<&'static str> {

@@ -7,6 +7,8 @@ use json::raw::Raw;
 const LONGEST: usize = 200;
 /// The longest URI that is repeated, in characters.
 const LONGEST_URI: usize = 1_000;
+/// The longest text of an answer, in characters.
+const LONGEST_TEXT: usize = 2_000;
 /// The most names of a list that are shown.
 const NAMES: usize = 5;
 /// The longest such name, in characters.
@@ -27,6 +29,14 @@ pub fn name(text: &str) -> String {
 /// A URI that a peer sent, or its beginning, unchanged. The limit is higher, because a URI is useless when cut.
 pub fn uri(text: &str) -> String {
     cut_raw(text, LONGEST_URI)
+}
+
+/// `text`, or its beginning, for an answer. The limit is that of a text which explains something.
+pub fn clipped(text: String) -> String {
+    match text.char_indices().nth(LONGEST_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 /// A value for an answer to the peer that sent it: unchanged if it is short, otherwise the beginning of its text.

@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use super::Upstream;
-use super::attempt_log;
 use super::bulkhead::{Lane, Slot};
 use super::connection::{Call, Connection, Outlet, ServerResponse};
 use super::deadline::Deadline;
@@ -123,7 +122,9 @@ impl Upstream {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
             let begun = frame.now;
             let attempted = self.attempt_on_session(work, &mut frame, &mut guard).instrument(span).await;
-            attempt_log::note(begun, attempted.as_ref().err());
+            if let PoolRequest::Of(call) = work.pool_request() {
+                call.attempts.note(begun, attempted.as_ref().err());
+            }
             let error = match attempted {
                 Ok(mut output) => {
                     if let Some(stream) = W::stream(&mut output.0) {

@@ -1,16 +1,13 @@
 //! The attempts of one call, for somebody who watches it.
 //!
-//! [`AttemptLog::during`] makes a log known to the work that it wraps, and each attempt of that work then adds its end.
-//! Invariants: a log has at most [`MOST`] attempts with short errors. Without a log, an attempt costs one look at a
-//! variable of the task.
+//! Invariants: a log has at most [`MOST`] attempts with short errors. A call that nobody watches has no log.
 //!
 //! Does not see attempts of work that runs in another task, such as a result that another call fetches.
 
-use std::cell::RefCell;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 
 use super::error::Error;
@@ -18,10 +15,6 @@ use runtime::telemetry::untrusted;
 
 /// Most attempts that are kept.
 const MOST: usize = 16;
-
-tokio::task_local! {
-    static LOG: AttemptLog;
-}
 
 /// One attempt that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,34 +25,33 @@ pub struct Attempt {
     pub error: Option<String>,
 }
 
-/// The attempts of one call so far.
-#[derive(Debug, Default)]
-pub struct AttemptLog(RefCell<EndedAttempts>);
-
 /// The attempts of one call that ended. Most calls have one, which needs no allocation.
 pub type EndedAttempts = SmallVec<[Attempt; 1]>;
 
+/// The attempts of one call so far, if it is watched. Clones are the same log.
+#[derive(Debug, Clone, Default)]
+pub struct AttemptLog(OnceLock<Arc<Mutex<EndedAttempts>>>);
+
 impl AttemptLog {
-    /// Makes a log known to `work`. It can be taken from the returned future.
-    pub fn during<F: Future>(work: F) -> TaskLocalFuture<Self, F> {
-        LOG.scope(Self::default(), work)
+    /// Records attempts from now on.
+    pub fn watch(&self) {
+        self.0.get_or_init(Arc::default);
     }
-}
 
-impl From<AttemptLog> for EndedAttempts {
-    fn from(log: AttemptLog) -> Self {
-        log.0.into_inner()
+    /// Takes the attempts that ended.
+    pub fn take(&self) -> EndedAttempts {
+        let take =
+            |log: &Arc<Mutex<_>>| std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.get().map(take).unwrap_or_default()
     }
-}
 
-/// Adds an attempt that began at `begun`, if its call is watched.
-pub(super) fn note(begun: Instant, error: Option<&Error>) {
-    // Without a log, nobody watches this call.
-    let _ = LOG.try_with(|log| {
-        let mut attempts = log.0.borrow_mut();
+    /// Adds an attempt that began at `begun`, if the call is watched.
+    pub(super) fn note(&self, begun: Instant, error: Option<&Error>) {
+        let Some(log) = self.0.get() else { return };
+        let mut attempts = log.lock().unwrap_or_else(PoisonError::into_inner);
         if attempts.len() < MOST {
             let error = error.map(|error| untrusted(&error.to_string()).to_string());
             attempts.push(Attempt { duration: begun.elapsed(), error });
         }
-    });
+    }
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::attempt_log::AttemptLog;
 use super::owner::Owner;
 use super::session_affinity::Affinity;
 use json::Raw;
@@ -13,6 +14,7 @@ use protocol::headers::HeaderParam;
 use protocol::meta::Sender;
 use protocol::{Era, Method};
 use runtime::memory::Payer;
+use runtime::telemetry::RequestId;
 
 /// One request, as the layers above describe it.
 #[derive(Debug, Clone)]
@@ -44,6 +46,19 @@ pub struct Call {
     pub principal: Option<Arc<str>>,
     /// Terms under which the result may be streamed. Without them the response is buffered.
     pub terms: Option<Terms>,
+    /// The request that it comes from, for those who watch calls.
+    pub source: CallSource,
+    /// Its attempts, for those who watch it.
+    pub attempts: AttemptLog,
+}
+
+/// The request that a call comes from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallSource {
+    /// The id of the HTTP request; none for a client over stdio.
+    pub request_id: Option<RequestId>,
+    /// Whether it came over REST, and not over MCP.
+    pub is_rest: bool,
 }
 
 impl Call {
@@ -61,6 +76,8 @@ impl Call {
             affinity: None,
             principal: None,
             terms: None,
+            source: CallSource::default(),
+            attempts: AttemptLog::default(),
         }
     }
 

@@ -35,7 +35,7 @@ use crate::state_signs::{StateSign, StateSigns};
 use oauth::Logins;
 use protocol::feature::List;
 use protocol::lifecycle::Peer;
-use protocol::{Abilities, Era, Notification, Version};
+use protocol::{Abilities, Era, Notification, Reply, Version};
 
 /// A child process that is starting.
 #[derive(Debug, Clone)]
@@ -168,13 +168,20 @@ pub trait ServerRequests {
     fn end_unanswered(&self);
 }
 
-/// The response of a server, and its revision.
-#[derive(Debug)]
-pub struct ServerResponse {
+/// The response of a server, and its revision. The body is a [`ResponseBody`], or the [`Reply`] that was collected from it.
+#[derive(Debug, Clone)]
+pub struct ServerResponse<Body = ResponseBody> {
     /// The response.
-    pub body: ResponseBody,
+    pub body: Body,
     /// The revision of the connection that it came over.
     pub version: Version,
+}
+
+impl ServerResponse {
+    /// Waits for the rest of the response.
+    pub async fn collect(self) -> Result<ServerResponse<Reply>, Error> {
+        Ok(ServerResponse { body: self.body.collect().await?, version: self.version })
+    }
 }
 
 /// A message or report of a server that belongs to no call.

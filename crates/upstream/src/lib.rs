@@ -71,6 +71,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use attempt_log::{Attempt, AttemptLog, EndedAttempts};
+pub use call::CallSource;
 pub use config::Config;
 pub use connection::{
     ANSWER_LIMIT, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner,
@@ -88,7 +89,6 @@ pub use response_stream::{ResponseBody, ResponseStream};
 pub use server_context::ServerContext;
 pub use session_affinity::{Affinity, ClientSession, OutletLoan};
 pub use state_signs::StateSign;
-pub use state_signs::any_logins;
 pub use status::{State, Status};
 pub use supervisor_messages::{Change, Update};
 pub use watches::{Subject, WatchRefusal, Watching};

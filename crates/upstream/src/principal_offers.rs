@@ -283,17 +283,17 @@ mod tests {
     #[test]
     fn offer_is_found_by_its_principal_with_the_same_account_only() {
         let offers = PrincipalOffers::default();
-        offers.learn(&login("key:a", "ada"), &"s".into(), &offer("mine", 0));
+        offers.learn(&login("key:a", "lovelace"), &"s".into(), &offer("mine", 0));
         let stored = offers.to_stored();
         assert!(
-            !stored.as_str().contains("key:a") && !stored.as_str().contains("ada"),
+            !stored.as_str().contains("key:a") && !stored.as_str().contains("lovelace"),
             "{}",
             stored.as_str()
         );
         let read = PrincipalOffers::from_stored(&stored, &"s".into()).expect("stored offers");
         for offers in [&offers, &read] {
-            assert!(has(offers, &login("key:a", "ada"), "mine"));
-            assert!(!has(offers, &login("key:b", "ada"), "mine"), "another principal");
+            assert!(has(offers, &login("key:a", "lovelace"), "mine"));
+            assert!(!has(offers, &login("key:b", "lovelace"), "mine"), "another principal");
             assert!(!has(offers, &login("key:a", "grace"), "mine"), "another account");
         }
         read.forget("key:a");

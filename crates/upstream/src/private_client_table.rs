@@ -66,6 +66,11 @@ impl PrivateClient {
     pub(super) fn is_stale(&self) -> bool {
         *self.outcome.borrow() == Some(true) && *self.read.borrow() < self.events.changes()
     }
+
+    /// Whether `there` is this very client, and no later one of the same affinity.
+    fn is(&self, there: Option<&Arc<Self>>) -> bool {
+        there.is_some_and(|there| std::ptr::eq(&raw const **there, self))
+    }
 }
 
 /// The requests of one client that need its connection.
@@ -103,7 +108,7 @@ impl PrivateClients {
 
     /// Whether the task of `client` has not ended.
     pub(super) fn has(&self, client: &PrivateClient) -> bool {
-        self.get(&client.affinity).is_some_and(|there| std::ptr::eq(&raw const *there, client))
+        client.is(self.lock().get(&client.affinity))
     }
 
     /// Whether the client of `affinity` has subscriptions.
@@ -143,17 +148,10 @@ impl PrivateClients {
     pub(super) fn leave_unless_needed(&self, client: &PrivateClient, seen: u64) -> bool {
         let mut clients = self.lock();
         let is_needed = client.demand.borrow().count > seen;
-        if !is_needed {
+        if !is_needed && client.is(clients.get(&client.affinity)) {
             clients.remove(&client.affinity);
         }
         !is_needed
-    }
-
-    pub(super) fn leave(&self, client: &Arc<PrivateClient>) {
-        let mut clients = self.lock();
-        if clients.get(&client.affinity).is_some_and(|there| Arc::ptr_eq(there, client)) {
-            clients.remove(&client.affinity);
-        }
     }
 
     /// Returns when to read lists that may be read from `wanted` on, and take `cost` of the server's time for that. All

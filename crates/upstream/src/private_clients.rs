@@ -72,9 +72,11 @@ impl Upstream {
                 upstream,
                 client: Arc::clone(&client),
                 call: Call {
-                    affinity: Some(client.affinity.clone()),
                     sender: call.sender.detached(),
-                    ..call.clone()
+                    era: call.era,
+                    affinity: Some(client.affinity.clone()),
+                    principal: call.principal.clone(),
+                    ..Call::of_gateway(method::TOOLS_LIST, None)
                 },
                 affinity: client.affinity.clone(),
                 last_read: Instant::now(),
@@ -161,7 +163,7 @@ impl PrivateClientTask {
             () = self.attend(&mut heard) => {}
             () = affinity.ended() => self.withdraw().await,
         }
-        self.upstream.pool.attended.leave(&self.client);
+        self.upstream.pool.attended.leave_unless_needed(&self.client, u64::MAX);
         self.client.outcome.send_replace(Some(false)); // nobody waits for this task any more
     }
 
@@ -357,7 +359,7 @@ impl PrivateClientTask {
     /// Tells the client of changes that the server announced without one that shows in the lists.
     fn pass_on(&self, announced: Lists) {
         for list in announced.iter() {
-            self.affinity.notice(Notification { method: list.changed().into(), params: None });
+            self.affinity.tell(Notification { method: list.changed().into(), params: None });
         }
     }
 

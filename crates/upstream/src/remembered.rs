@@ -28,7 +28,6 @@ use super::status::State;
 use super::{Upstream, pool};
 use crate::session_affinity::Affinity;
 use json::Raw;
-use protocol::method;
 
 /// The facts about one server.
 #[derive(Debug, Clone)]
@@ -163,14 +162,7 @@ impl Upstream {
         if self.read_own(&before, call).await? {
             return Ok(());
         }
-        let reading = Call {
-            sender: call.sender.clone(),
-            era: call.era,
-            affinity: call.affinity.clone(),
-            principal: call.principal.clone(),
-            ..Call::of_gateway(method::TOOLS_LIST, None)
-        };
-        self.attend(&reading, WaitFor::Connection).await;
+        self.attend(call, WaitFor::Connection).await;
         match client() {
             Some(next) if self.read_own(&next, call).await? => Ok(()),
             Some(_) => Err(Error::Unavailable { state: "disconnected" }),

@@ -208,13 +208,6 @@ impl Affinity {
         }
     }
 
-    /// Tells the client something that belongs to no call, if it has a session.
-    pub fn notice(&self, notice: Notification) {
-        if let Some(client) = self.client() {
-            client.notice(notice);
-        }
-    }
-
     /// Lets servers ask the client on `outlet`, outside of their calls too, until the [`OutletLoan`] is dropped. `None`
     /// for a principal: a modern client is asked in the answers to its requests only.
     pub fn lend(&self, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Option<OutletLoan> {
@@ -257,7 +250,7 @@ impl Affinity {
 
     /// Sends the client a notification that belongs to no call. Returns false if the client cannot be
     /// reached.
-    pub(super) fn tell(&self, notice: Notification) -> bool {
+    pub fn tell(&self, notice: Notification) -> bool {
         let client = self.client();
         client.inspect(|client| client.notice(notice)).is_some()
     }

@@ -11,19 +11,6 @@ use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::method;
 
-/// Whether a server of this process may need a login.
-static ANY_LOGINS: AtomicBool = AtomicBool::new(false);
-
-/// Whether a server may need a login. Asked for every request.
-pub fn any_logins() -> bool {
-    ANY_LOGINS.load(Ordering::Relaxed)
-}
-
-/// Records that a server may need a login.
-pub(super) fn has_logins() {
-    ANY_LOGINS.store(true, Ordering::Relaxed);
-}
-
 /// A sign that a server keeps state for each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateSign {

@@ -81,7 +81,7 @@ pub(super) struct Supervisor {
     waiting: Vec<OfferReply>,
     /// The offer may have changed since it was read.
     stale: bool,
-    /// The lists whose change was announced during or just after a call.
+    /// The lists whose change a server of 2026-07-28 announced during or just after a call.
     announced_by_call: Lists,
     /// Whether only one client called when one of these was announced.
     changed_by_call: bool,
@@ -170,13 +170,17 @@ impl Supervisor {
             Event::Changed(list) => {
                 let callers = self.upstream.callers(self.calls);
                 self.changed_by_call |= callers == 1;
-                if callers > 0 {
+                if callers > 0 && self.is_modern() {
                     self.announced_by_call = self.announced_by_call.with(list);
                 }
             }
             Event::KeepsState(sign) => return self.upstream.note_sign(sign),
         }
         self.expect_change();
+    }
+
+    fn is_modern(&self) -> bool {
+        self.upstream.offer().is_some_and(|offer| offer.peer.version.is_modern())
     }
 
     async fn next(&mut self) -> SupervisorEvent {

@@ -30,8 +30,8 @@ pub struct Update {
 pub enum Change {
     /// The offer was read, often without a change.
     Offered(Arc<Offer>),
-    /// The server announced a change of these lists during or just after a call, and they are the same. Clients are
-    /// notified, because something that the lists do not show may have changed. Otherwise they hear of real changes only:
+    /// A server of 2026-07-28 announced a change of these lists during or just after a call, and they are the same. The
+    /// clients that subscribed are notified, as the official suite expects. Otherwise clients hear of real changes only:
     /// some servers announce a change after each list that they send.
     Announced(Lists),
     /// The state changed. The last offer is kept while the server is down.

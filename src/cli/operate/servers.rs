@@ -21,25 +21,34 @@ pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>
     let mut table = Table::new(&["SERVER", "STATE", "HEALTHY", "LATENCY", "LAST SEEN", "LAST ERROR"]);
     table.rows.extend(servers.iter().map(|server| {
         let latency = server.get_as::<f64>("latency_ms").map_or("-".into(), |time| format!("{time:.0} ms"));
-        let is_healthy = server.get_as("healthy").unwrap_or(false);
         vec![
             Cell::new(&text(server, "name")),
             Cell::state(&text(server, "state")),
-            Cell::new(if is_healthy { "yes" } else { "no" }),
+            Cell::new(if is_healthy(server) { "yes" } else { "no" }),
             Cell::new(&latency),
             Cell::new(&or_dash(text(server, "last_seen"))),
             Cell::new(&or_dash(text(server, "last_error"))),
         ]
     }));
-    let healthy = servers.iter().filter(|server| server.get_as("healthy").unwrap_or(false)).count();
-    let enabled = servers.iter().filter(|server| server.get_as("enabled").unwrap_or(true)).count();
-    screen.note(&format!("{}: {overall}, {healthy} of {enabled} servers are healthy", remote.origin()))?;
+    screen.note(&format!("{}: {overall}, {}", remote.origin(), how_many_are_healthy(&servers)))?;
     screen.show(&View { names: names(&servers, "name"), document: health, table })?;
     show_logins(&servers, screen)?;
     match overall.as_str() {
         "unhealthy" => Err(RemoteError::Refused("no server is healthy".into())),
         _ => Ok(()),
     }
+}
+
+/// Whether calls reach the server, or would start it.
+pub(super) fn is_healthy(server: &Raw) -> bool {
+    server.get_as("healthy").unwrap_or(false)
+}
+
+/// How many of `servers` are healthy, in words. Disabled ones do not count.
+pub(super) fn how_many_are_healthy(servers: &[Raw]) -> String {
+    let healthy = servers.iter().filter(|server| is_healthy(server)).count();
+    let enabled = servers.iter().filter(|server| server.get_as("enabled").unwrap_or(true)).count();
+    format!("{healthy} of {enabled} servers are healthy")
 }
 
 /// Shows the login page of each server that waits for one.

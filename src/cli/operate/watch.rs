@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::super::remote::{Remote, RemoteError};
 use super::screen::{Screen, View};
-use super::servers::{elements, names, number, or_dash, text};
+use super::servers::{elements, how_many_are_healthy, is_healthy, names, number, or_dash, text};
 use super::table::{Cell, Table};
 use json::Raw;
 
@@ -36,13 +36,9 @@ pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), 
         match remote.rest(Method::GET, &["servers"], &[]).await {
             Ok(document) => {
                 let servers = elements(&document, "servers")?;
-                let good = servers.iter().filter(|server| is_good(server)).count();
                 let (table, sample) = table_of(&servers, before.as_ref());
                 let view = View { names: names(&servers, "name"), document, table };
-                screen.redraw(
-                    &title(&format!("{good} of {} servers are usable", servers.len())),
-                    Some(&view),
-                )?;
+                screen.redraw(&title(&how_many_are_healthy(&servers)), Some(&view))?;
                 before = Some(sample);
             }
             Err(failed) if before.is_some() && !matches!(failed, RemoteError::Denied(_)) => {
@@ -52,11 +48,6 @@ pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), 
         }
         sleep(INTERVAL).await;
     }
-}
-
-/// Whether calls reach the server, or would start it.
-fn is_good(server: &Raw) -> bool {
-    matches!(&*text(server, "state"), "ready" | "idle") && text(server, "breaker") == "closed"
 }
 
 /// The table, and the counters for the rates of the next one. A gateway that started again has a rate of zero once.
@@ -75,7 +66,7 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
         "LAST ERROR",
     ]);
     let mut servers: Vec<&Raw> = servers.iter().collect();
-    servers.sort_by_key(|server| is_good(server));
+    servers.sort_by_key(|server| is_healthy(server));
     for server in servers {
         let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
         let counts = ["calls", "failures"].map(|member| counters.get_as(member).unwrap_or(0_u64));

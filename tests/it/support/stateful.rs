@@ -3,7 +3,7 @@
 //! members of its tools in another order.
 //!
 //! The tool `add` adds the tool that `name` names, or gives it another `description`, and a resource at `uri`. `folders` returns the roots of the client as the server
-//! knows them. `say` sends a log line after its answer. `touch` updates `file:///watched` after its answer.
+//! knows them. `say` sends a log line after its answer, and `signal`, which is not listed, a notification of a vendor. `touch` updates `file:///watched` after its answer.
 //! `exit` ends the process. `client` returns how the client described itself,
 //! and the notifications of vendors that it sent. A client with roots is asked for them at the start, and has the tool `of_client`
 //! too. One with `experimental.prompts` has the prompt `own`.
@@ -154,6 +154,10 @@ impl Stateful {
                     client["heard"] = json!(self.heard);
                 }
                 (text(&client.to_string()), Vec::new())
+            }
+            "signal" => {
+                let signal = json!({"jsonrpc": "2.0", "method": "com.example/signal", "params": {"n": 1}});
+                (text("signaled"), vec![signal])
             }
             "say" => (text("said"), told("message", json!({"level": "info", "data": "a line"}))),
             "touch" if self.is_subscribed => {

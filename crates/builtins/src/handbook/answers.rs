@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::arguments::Search;
 use super::document::{Document, folder_of_index};
 use super::excerpt::Fit;
-use super::index::{Match, is_in, touches};
+use super::index::Match;
 use super::semantic::{ChromaSearch, Question, SectionMatch, SectionMatches, Sections, fused};
 use super::snapshot::{Modified, Snapshot, shown};
 use super::words::Word;
@@ -20,26 +20,6 @@ use json::Raw;
 const MOST_UPDATES: usize = 100;
 /// Factor for the score of a section of an index page.
 const INDEX_PAGE: f32 = 0.8;
-
-/// Why a tool has no result.
-pub(super) enum SearchFailure {
-    /// The arguments are invalid.
-    Refused(Refusal),
-    /// The index failed.
-    Index(tantivy::TantivyError),
-}
-
-impl From<Refusal> for SearchFailure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<tantivy::TantivyError> for SearchFailure {
-    fn from(error: tantivy::TantivyError) -> Self {
-        Self::Index(error)
-    }
-}
 
 #[derive(Serialize)]
 struct SearchResult<'a> {
@@ -97,13 +77,15 @@ pub(super) struct ByWords {
 }
 
 /// Finds sections with the words of `requested`.
-pub(super) fn by_words(snapshot: &Snapshot, requested: &Search) -> Result<ByWords, SearchFailure> {
+pub(super) fn by_words(snapshot: &Snapshot, requested: &Search) -> Result<ByWords, Refusal> {
     let scope = requested.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
     let words = query::requested(&requested.query);
-    let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
-        Some(query) => snapshot.state.search(&query)?,
-        None => Vec::new(),
+    let is_in = |found: &Match, scope: &str| {
+        let document = snapshot.by_serial.get(&found.document);
+        document.is_some_and(|document| document.is_in(found.section, scope))
     };
+    let is_wanted = |found: &Match| scope.as_deref().is_none_or(|scope| is_in(found, scope));
+    let matches = query::search(&snapshot.index, &words, is_wanted);
     Ok(ByWords { scope, words, matches })
 }
 
@@ -113,7 +95,7 @@ pub(super) fn search(
     snapshot: &Snapshot,
     requested: &Search,
     question: Option<&Question>,
-) -> Result<Raw, SearchFailure> {
+) -> Result<Raw, Refusal> {
     let found = by_words(snapshot, requested)?;
     Ok(found.answer(snapshot, requested, question, question.and_then(Question::near)))
 }
@@ -125,7 +107,7 @@ impl ByWords {
         let sought = SearchScope { snapshot, scope: Some(scope), question: None };
         let is_within = |document, section| match section {
             Some(section) => sought.is_wanted(&SectionMatch { document, section, cosine: 0.0, begin: 0 }),
-            None => snapshot.by_serial.get(&document).is_some_and(|document| touches(document, scope)),
+            None => snapshot.by_serial.get(&document).is_some_and(|document| document.touches(scope)),
         };
         question.chroma_search(&self.matches, Some(&is_within))
     }
@@ -178,7 +160,7 @@ impl Sections for SearchScope<'_> {
     fn is_wanted(&self, near: &SectionMatch) -> bool {
         let document = self.snapshot.by_serial.get(&near.document);
         let document = document.filter(|document| near.section < document.sections.len());
-        document.is_some_and(|document| self.scope.is_none_or(|scope| is_in(document, near.section, scope)))
+        document.is_some_and(|document| self.scope.is_none_or(|scope| document.is_in(near.section, scope)))
     }
 
     fn is_embedded(&self, document: u64) -> bool {
@@ -224,7 +206,7 @@ struct Subsection {
 }
 
 /// Returns the result of `get_handbook_section`.
-pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, SearchFailure> {
+pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Refusal> {
     let lookup::FoundSection { document, section } = lookup::section(snapshot, path)?;
     let below = |at: usize| Subsection {
         path: document.section_of(snapshot.path_of(&document), at),

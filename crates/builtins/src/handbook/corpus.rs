@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::document::{Document, Origin};
 use super::folder::{FileText, Folder, Stamp, View};
 use super::git::{Dates, Repository};
-use super::index::{Changes, SearchIndex};
+use super::index::Index;
 use super::resources::DocumentUris;
 use super::snapshot::{Snapshot, shared};
 use runtime::telemetry::untrusted;
@@ -26,9 +26,6 @@ pub(super) enum Error {
     /// The folder cannot be read.
     #[error("{0}")]
     Folder(String),
-    /// The index failed.
-    #[error("the search index failed: {0}")]
-    Index(#[from] tantivy::TantivyError),
     /// The gateway is shutting down.
     #[error("the gateway is shutting down")]
     Stopped,
@@ -44,7 +41,7 @@ pub(super) trait Watcher {
 pub(super) struct Corpus {
     folder: Folder,
     naming: DocumentUris,
-    index: SearchIndex,
+    index: Arc<Index>,
     /// Files as they were when they were read, including unreadable files and those that are not text.
     seen: BTreeMap<String, Stamp>,
     /// Unreadable files among them. There are no more of these than listed files.
@@ -65,11 +62,11 @@ pub(super) struct Corpus {
 
 impl Corpus {
     /// Makes a corpus without documents. `generation` is that of the last published state.
-    pub(super) fn new(folder: Folder, naming: DocumentUris, generation: u64) -> Result<Self, Error> {
-        Ok(Self {
+    pub(super) fn new(folder: Folder, naming: DocumentUris, generation: u64) -> Self {
+        Self {
             folder,
             naming,
-            index: SearchIndex::new()?,
+            index: Arc::default(),
             next_serial: 1,
             seen: BTreeMap::new(),
             unread: BTreeSet::new(),
@@ -82,11 +79,10 @@ impl Corpus {
             unlisted: 0,
             generation,
             is_published: false,
-        })
+        }
     }
 
-    /// Looks for changes. Returns `None` if there are none. After an error of the index this corpus is
-    /// unusable.
+    /// Looks for changes. Returns `None` if there are none.
     pub(super) fn refresh(&mut self, watcher: &dyn Watcher) -> Result<Option<Snapshot>, Error> {
         let view = self.folder.look().map_err(Error::Folder)?;
         let is_redated = self.check_repository();
@@ -102,17 +98,13 @@ impl Corpus {
         if same && self.is_published {
             return Ok(is_redated.then(|| self.publish()));
         }
-        let edit = self.index.change()?;
-        for path in gone.iter().chain(changed.iter().map(|(path, _)| *path)) {
-            self.forget(&edit, path);
-        }
+        self.forget(gone.iter().chain(changed.iter().map(|(path, _)| *path)));
         for (done, (path, stamp)) in changed.iter().enumerate() {
             if !watcher.should_continue(done, changed.len()) {
                 return Err(Error::Stopped);
             }
-            self.take(&edit, &view, path, stamp)?;
+            self.take(&view, path, stamp);
         }
-        edit.commit()?;
         self.is_dated = false;
         self.unlisted = view.listing.left_out;
         Ok(Some(self.publish()))
@@ -160,16 +152,22 @@ impl Corpus {
         Some(self.publish())
     }
 
-    fn forget(&mut self, changes: &Changes, path: &str) {
-        self.seen.remove(path);
-        self.unread.remove(path);
-        if let Some(document) = self.documents.remove(path) {
-            self.sections -= document.sections.len();
-            changes.remove(document.serial);
+    fn forget<'a>(&mut self, paths: impl Iterator<Item = &'a String>) {
+        let mut serials = HashSet::new();
+        for path in paths {
+            self.seen.remove(path);
+            self.unread.remove(path);
+            if let Some(document) = self.documents.remove(path) {
+                self.sections -= document.sections.len();
+                serials.insert(document.serial);
+            }
+        }
+        if !serials.is_empty() {
+            Arc::make_mut(&mut self.index).remove(&serials);
         }
     }
 
-    fn take(&mut self, changes: &Changes, view: &View, path: &str, stamp: &Stamp) -> Result<(), Error> {
+    fn take(&mut self, view: &View, path: &str, stamp: &Stamp) {
         let text = view.read(path, stamp);
         self.seen.insert(path.to_owned(), *stamp);
         let text = match text {
@@ -177,18 +175,17 @@ impl Corpus {
             Err(error) => {
                 tracing::debug!(path = %untrusted(path), %error, "a document of the handbook cannot be read");
                 self.unread.insert(path.to_owned());
-                return Ok(());
+                return;
             }
         };
         let Some((document, bodies)) = text.and_then(|text| self.parse(path, stamp, text)) else {
-            return Ok(());
+            return;
         };
         if self.sections + bodies.len() <= MAX_SECTIONS {
             self.sections += bodies.len();
-            changes.add(&document, &bodies)?;
+            Arc::make_mut(&mut self.index).add(&document, &bodies);
             self.documents.insert(path.to_owned(), Arc::new(document));
         }
-        Ok(())
     }
 
     /// Parses a document. If the Markdown parser panics, only this document is skipped.
@@ -212,7 +209,7 @@ impl Corpus {
             generation: self.generation,
             by_serial: by_serial.collect(),
             documents: self.documents.clone(),
-            state: self.index.state(),
+            index: Arc::clone(&self.index),
             dates: self.dates.clone(),
             shared: shared(&self.documents),
             resources: Vec::new(),

@@ -15,8 +15,7 @@ impl Watcher for Continues {
 
 /// Returns the serial numbers of the documents that the index finds.
 fn found(snapshot: &Snapshot, text: &str) -> Vec<u64> {
-    let query = query::build(&snapshot.state, &query::requested(text), None).expect("built");
-    let matches = query.map_or_else(Vec::new, |query| snapshot.state.search(&query).expect("searched"));
+    let matches = query::search(&snapshot.index, &query::requested(text), |_| true);
     matches.into_iter().map(|found| found.document).collect()
 }
 
@@ -24,7 +23,7 @@ fn found(snapshot: &Snapshot, text: &str) -> Vec<u64> {
 fn the_index_holds_what_the_folder_holds_and_nothing_older() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
-    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 7).expect("an index");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 7);
     write("a.md", "# Alpha\nzebra");
     write("b.md", "# Beta\nzebra");
     write("binary.md", "zebra\0");
@@ -51,14 +50,14 @@ fn the_index_holds_what_the_folder_holds_and_nothing_older() {
 fn reading_stops_when_it_is_told_to() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("a.md"), "text").expect("written");
-    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0).expect("an index");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0);
     assert!(matches!(corpus.refresh(&Continues(false)), Err(Error::Stopped)));
 }
 
 #[test]
 fn an_empty_folder_is_a_handbook_too() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0).expect("an index");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0);
     let snapshot = corpus.refresh(&Continues(true)).expect("read").expect("new");
     assert!(snapshot.documents.is_empty() && found(&snapshot, "anything").is_empty());
 }
@@ -90,7 +89,7 @@ fn a_file_that_can_not_be_read_is_left_out_and_no_change_until_it_can() {
     let inner = folder.path().join("inner");
     fs::create_dir(&inner).expect("made");
     fs::write(inner.join("a.md"), "# Alpha\nzebra").expect("written");
-    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0).expect("an index");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0);
     let hidden = Hides(&inner);
     let first = corpus.refresh(&hidden).expect("read").expect("new");
     assert_eq!((first.documents.len(), first.left_out), (0, 1), "it is counted");
@@ -115,7 +114,7 @@ fn a_file_that_could_not_be_read_and_is_another_one_is_read_at_once() {
     let inner = folder.path().join("inner");
     fs::create_dir(&inner).expect("made");
     fs::write(inner.join("a.md"), "# Alpha").expect("written");
-    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0).expect("an index");
+    let mut corpus = Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0);
     let hidden = Hides(&inner);
     corpus.refresh(&hidden).expect("read").expect("new");
     hidden.show();

@@ -89,6 +89,25 @@ impl Document {
         trail
     }
 
+    /// Whether a section may be in `scope`. Cheaper than checking each section.
+    pub(super) fn touches(&self, scope: &str) -> bool {
+        let is_section = scope.strip_prefix(&self.file_path).is_some_and(|rest| rest.starts_with('#'));
+        is_section || self.is_in(0, scope)
+    }
+
+    /// Whether a section is in `scope`: a folder, a document or a section. The path of the file identifies its
+    /// document. The path without extension means a folder, which may share it with a document.
+    pub(super) fn is_in(&self, index: usize, scope: &str) -> bool {
+        let (file, path) = (self.file_path.as_str(), self.path.as_str());
+        let is_document = scope == file || scope == path && without_ending(path) == path;
+        let is_folder = || path.strip_prefix(scope).is_some_and(|rest| rest.starts_with('/'));
+        let is_above = |at: usize| at > 0 && self.section_of(file, at) == scope;
+        is_document
+            || is_folder()
+            || folder_of_index(path) == Some(scope)
+            || scope.contains('#') && self.lineage(index).any(is_above)
+    }
+
     /// Returns the section and all that contain it, innermost first.
     pub(super) fn lineage(&self, index: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(index), |&at| self.sections[at].parent)

@@ -74,7 +74,7 @@ fn start_of_best(text: &str, requested: &[Word]) -> usize {
     starts.extend(text.match_indices('\n').map(|(at, _)| at + 1));
     let (mut best, mut most) = (0, 0);
     for (number, line) in text.split('\n').enumerate() {
-        let words: HashSet<String> = words_of(line, 1_000).into_iter().map(|word| word.text).collect();
+        let words: HashSet<String> = words_of(line).take(1_000).map(|word| word.text).collect();
         let held = words.iter().filter(|word| desired.contains(word.as_str())).count();
         if held > most {
             (best, most) = (number, held);
@@ -110,10 +110,10 @@ mod tests {
     fn of_a_long_section_the_part_that_fits_is_shown() {
         let filler = "nothing to see here\n".repeat(300);
         let document = document(&format!("# Title\n{filler}the lever opens the gate\n{filler}"));
-        let (text, is_part) = excerpt(&document, 0, Fit::Words(&words_of("open gate", 10)));
+        let (text, is_part) = excerpt(&document, 0, Fit::Words(&words_of("open gate").collect::<Vec<_>>()));
         assert!(is_part && text.starts_with("# Title\n…\n") && text.ends_with("\n…"));
         assert!(text.contains("the lever opens") && text.len() <= MOST_BYTES + 20);
-        let (text, _) = excerpt(&document, 0, Fit::Words(&words_of("unknown", 10)));
+        let (text, _) = excerpt(&document, 0, Fit::Words(&words_of("unknown").collect::<Vec<_>>()));
         assert!(text.starts_with("# Title\nnothing"));
     }
 
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn of_a_line_that_is_too_long_as_much_is_shown_as_fits() {
         let document = document(&format!("# Title\n\n{}", "all in one line. ".repeat(300)));
-        let (text, _) = excerpt(&document, 0, Fit::Words(&words_of("line", 10)));
+        let (text, _) = excerpt(&document, 0, Fit::Words(&words_of("line").collect::<Vec<_>>()));
         assert!(text.starts_with("# Title\n\nall in one") && text.len() >= MOST_BYTES, "{text}");
     }
 
@@ -143,7 +143,7 @@ mod tests {
         #[test]
         fn any_text_is_cut_between_letters(line in "\\PC{0,40}", count in 0_usize..200, query in "\\PC{0,20}") {
             let document = document(&format!("# é\n{}", format!("{line}\n").repeat(count)));
-            let requested = words_of(&query, 10);
+            let requested: Vec<Word> = words_of(&query).take(10).collect();
             for fit in [Fit::Words(&requested), Fit::Passage(17 * count), Fit::Passage(usize::MAX)] {
                 let (text, _) = excerpt(&document, 0, fit);
                 prop_assert!(text.len() <= MOST_BYTES + 20);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::corpus::{Corpus, Error, Watcher};
+use super::corpus::{Corpus, Watcher};
 use super::folder::Folder;
 use super::git::Dates;
 use super::resources::DocumentUris;
@@ -152,35 +152,27 @@ impl Follower {
     }
 
     /// Makes a corpus without documents.
-    fn begin(&mut self) -> Option<Corpus> {
+    fn begin(&self) -> Corpus {
         let (folder, naming) = (self.followed.folder.clone(), self.followed.naming.clone());
         let generation = self.phase.borrow().generation();
-        Corpus::new(folder, naming, generation).map_err(|error| self.fail(error.to_string())).ok()
+        Corpus::new(folder, naming, generation)
     }
 
     /// Brings the documents up to date. Without a corpus it starts from the beginning. Returns the corpus
-    /// unless it became unusable.
+    /// unless reading panicked.
     async fn refresh(&mut self, corpus: Option<Corpus>) -> Option<Corpus> {
         let started = Instant::now();
-        let mut corpus = match corpus {
-            Some(corpus) => corpus,
-            None => self.begin()?,
-        };
+        let mut corpus = corpus.unwrap_or_else(|| self.begin());
         let watcher = self.watcher();
-        let work = tokio::task::spawn_blocking(move || {
-            let outcome = corpus.refresh(&watcher);
-            // If the folder cannot be read, the corpus stays unchanged.
-            let usable = matches!(outcome, Ok(_) | Err(Error::Folder(_))).then_some(corpus);
-            (usable, outcome)
-        });
+        let work = tokio::task::spawn_blocking(move || (corpus.refresh(&watcher), corpus));
         match work.await {
-            Ok((corpus, Ok(snapshot))) => {
+            Ok((Ok(snapshot), corpus)) => {
                 self.publish(snapshot, started.elapsed());
-                corpus
+                Some(corpus)
             }
-            Ok((corpus, Err(error))) => {
+            Ok((Err(error), corpus)) => {
                 self.fail(error.to_string());
-                corpus
+                Some(corpus)
             }
             Err(error) => {
                 self.fail(format!("reading the handbook failed: {error}"));

@@ -21,7 +21,7 @@ mod git;
 mod index;
 mod lookup;
 mod markdown;
-mod neighbours;
+mod postings;
 mod query;
 mod resources;
 mod semantic;
@@ -37,7 +37,6 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
-use self::answers::SearchFailure;
 use self::arguments::{HandbookCall, Search};
 use self::cache::Cache;
 use self::folder::Folder;
@@ -51,6 +50,7 @@ use super::answer::{refused, result};
 use super::embedding;
 use super::tool::Tool;
 use super::{Builtin, BuiltinInfo, Declared, Report, no_resource, no_tool};
+use crate::refusal::Refusal;
 use json::Raw;
 use protocol::{ErrorObject, Reply};
 use runtime::private_file;
@@ -208,7 +208,7 @@ impl Handbook {
     /// still finishes within milliseconds.
     async fn work_out(
         &self,
-        work: impl FnOnce() -> Result<Raw, SearchFailure> + Send + 'static,
+        work: impl FnOnce() -> Result<Raw, Refusal> + Send + 'static,
     ) -> Result<Reply, Error> {
         Ok(match self.done(work).await? {
             Ok(answer) => Ok(result(&answer)),
@@ -219,15 +219,14 @@ impl Handbook {
     /// Returns the result of `work`, or the answer that explains why there is none.
     async fn done<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, SearchFailure> + Send + 'static,
+        work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
     ) -> Result<Result<T, Reply>, Error> {
         let Some(answer) = on_a_thread(&self.work, work).await else {
             return Err(Error::Unavailable { state: "shutting down" });
         };
         Ok(match answer {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(SearchFailure::Refused(refusal))) => Err(Ok(refused(&refusal))),
-            Ok(Err(SearchFailure::Index(error))) => Err(Err(internal(&error))),
+            Ok(Err(refusal)) => Err(Ok(refused(&refusal))),
             Err(error) => Err(Err(internal(&error))),
         })
     }
@@ -334,7 +333,7 @@ impl Builtin for Handbook {
     }
 }
 
-fn from_snapshot(snapshot: &Snapshot, request: &HandbookCall) -> Result<Raw, SearchFailure> {
+fn from_snapshot(snapshot: &Snapshot, request: &HandbookCall) -> Result<Raw, Refusal> {
     match request {
         HandbookCall::Ping => Ok(Raw::of(&PONG)),
         HandbookCall::Search(requested) => answers::search(snapshot, requested, None),

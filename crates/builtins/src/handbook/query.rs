@@ -1,34 +1,35 @@
-//! Builds a search query from the words that a person typed, so that no text is a syntax error.
+//! Searches for the words that a person typed, so that no text is a syntax error.
 //!
 //! A word may occur in the heading, in the place (title, headings above, file name) or in the text. Headings
-//! weigh most. Adjacent words of the query that also stand together in a section weigh more (`neighbours`).
-//! Stop words count only if there are no others. A word that no document has is taken for a misspelling or
-//! the beginning of a known word.
+//! weigh most. The more of the words a section has, the more each of them is worth. Adjacent words of the query
+//! that also stand together in a section weigh more. Stop words count only if there are no others. A word that no document has is taken for a misspelling or the beginning of a known word.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
-use tantivy::query::{
-    BooleanQuery, BooleanWeight, BoostQuery, ConstScoreQuery, DisjunctionMaxQuery, EnableScoring,
-    FuzzyTermQuery, Occur, Query, ScoreCombiner, Scorer, TermQuery, Weight,
-};
-use tantivy::schema::{Field, IndexRecordOption};
-use tantivy::{Score, Term};
-
-use super::index::{IndexQuery, State};
-use super::neighbours::WordPair;
+use super::index::{FIELDS, Index, Match, WEIGHTS, of_fields};
+use super::postings::Occurrence;
 use super::words::{Word, words_of};
 
 /// Most words that are looked for. A longer query is a pasted text, whose beginning shows its topic.
 const MOST_WORDS: usize = 48;
 /// Words that may be misspelled. Each costs a walk through the dictionary.
 const MOST_GUESSES: usize = 6;
-/// Share of a word's score in further fields that have it too.
-const TIE: f32 = 0.3;
 /// Weight of two adjacent words together, compared with the weight of each alone.
 const NEIGHBOURS: f32 = 0.6;
+/// Largest distance of two words that count as adjacent: "add a server" matches "add server".
+const REACH: u64 = 2;
 /// Score of a guessed word, about that of a found word of medium rarity.
 const GUESS: f32 = 2.0;
+/// Factor for a section that has almost none of the words.
+const LEAST: f32 = 0.4;
+/// Sections in which adjacent words are looked for: the best by their words alone.
+const CANDIDATES: usize = 100;
+
+/// Shortest word that is guessed, in letters. Shorter ones resemble too many.
+const SHORTEST_GUESS: usize = 3;
+/// Shortest word in which two letters may differ.
+const LONG_GUESS: usize = 6;
 
 /// Stop words: words of questions that every text has.
 const EMPTY: &str = "a about am an and any are as at be been but by can could did do does for from get \
@@ -38,11 +39,11 @@ const EMPTY: &str = "a about am an and any are as at be been but by can could di
     а без бы в во где для до же за и из или как когда ли на не но о об от по при с со то у что это я";
 
 static EMPTY_WORDS: LazyLock<HashSet<String>> =
-    LazyLock::new(|| words_of(EMPTY, usize::MAX).into_iter().map(|word| word.text).collect());
+    LazyLock::new(|| words_of(EMPTY).map(|word| word.text).collect());
 
 /// Returns the words of a query that are looked for, in order.
 pub(super) fn requested(text: &str) -> Vec<Word> {
-    let words = words_of(text, 4 * MOST_WORDS);
+    let words: Vec<Word> = words_of(text).take(4 * MOST_WORDS).collect();
     let full = |word: &Word| word.whole || !EMPTY_WORDS.contains(&word.text);
     let mut requested: Vec<Word> = words.iter().filter(|word| full(word)).cloned().collect();
     if requested.is_empty() {
@@ -52,168 +53,170 @@ pub(super) fn requested(text: &str) -> Vec<Word> {
     requested
 }
 
-/// Builds the query for these words, within `scope` if there is one. Returns `None` if nothing can match.
-pub(super) fn build(
-    state: &State,
-    words: &[Word],
-    scope: Option<&str>,
-) -> tantivy::Result<Option<IndexQuery>> {
-    let mut clauses: Vec<Box<dyn Query>> = Vec::new();
+/// Returns the sections with any of these words, best first, as far as they are wanted.
+pub(super) fn search(index: &Index, words: &[Word], is_wanted: impl Fn(&Match) -> bool) -> Vec<Match> {
+    let mut scores = Scores { of_sections: vec![(0.0, 0); index.len()], words: 0 };
+    let mut rarities = HashMap::new();
     let mut seen = HashSet::new();
     let mut guesses = 0;
     for word in words.iter().filter(|word| seen.insert(word.text.as_str())) {
-        if state.is_known(&word.text)? {
-            clauses.push(anywhere(state, |field| Some(exact(field, &word.text))));
-        } else if !word.whole && guesses < MOST_GUESSES {
+        let counts = index.counts(&word.text);
+        if !counts.is_empty() {
+            let rarity = index.rarity(&counts);
+            rarities.insert(word.text.as_str(), rarity);
+            scores.add(counts.into_iter().map(|(at, counts)| (at, index.bm25(at, counts, rarity))));
+        } else if !word.whole && guesses < MOST_GUESSES && word.text.chars().count() >= SHORTEST_GUESS {
             guesses += 1;
-            clauses.extend(guessed(state, &word.text));
+            scores.add(guessed(index, &word.text));
         }
     }
-    if clauses.is_empty() {
-        return Ok(None);
+    let mut best = scores.best(index, is_wanted);
+    for (left, right) in pairs(words) {
+        if let (Some(a), Some(b)) = (rarities.get(left), rarities.get(right)) {
+            reward(&mut best, NEIGHBOURS * (a + b), &adjacent(index, left, right));
+        }
     }
-    let query = within(state, scope, Box::new(CoverageQuery(clauses)));
-    Ok(Some(IndexQuery { query, pairs: pairs(state, words)? }))
+    let mut matches: Vec<Match> = best.into_iter().map(|(at, score)| index.matched(at, score)).collect();
+    matches.sort_by(|a, b| b.score.total_cmp(&a.score));
+    matches
+}
+
+/// Scores of all sections so far.
+struct Scores {
+    /// Sum of the words' scores, and number of words that match.
+    of_sections: Vec<(f32, u16)>,
+    words: u16,
+}
+
+impl Scores {
+    /// Adds the sections that one word matches.
+    fn add(&mut self, scored: impl IntoIterator<Item = (usize, f32)>) {
+        self.words += 1;
+        for (section, score) in scored {
+            let (sum, matched) = &mut self.of_sections[section];
+            *sum += score;
+            *matched += 1;
+        }
+    }
+
+    /// Returns the best sections.
+    fn best(self, index: &Index, is_wanted: impl Fn(&Match) -> bool) -> BTreeMap<usize, f32> {
+        let scored = |(section, (sum, matched)): (usize, (f32, u16))| {
+            let share = f32::from(matched) / f32::from(self.words);
+            let score = sum * (LEAST + (1.0 - LEAST) * share);
+            (matched > 0 && is_wanted(&index.matched(section, score))).then_some((section, score))
+        };
+        let mut found: Vec<(usize, f32)> =
+            self.of_sections.into_iter().enumerate().filter_map(scored).collect();
+        found.sort_by(|a, b| b.1.total_cmp(&a.1));
+        found.truncate(CANDIDATES);
+        found.into_iter().collect()
+    }
 }
 
 /// Returns the pairs of adjacent words, each once.
-fn pairs(state: &State, words: &[Word]) -> tantivy::Result<Vec<WordPair>> {
-    let parts: Vec<&Word> = words.iter().filter(|word| !word.whole).collect();
-    let mut pairs: Vec<WordPair> = Vec::new();
-    for two in parts.windows(2) {
-        let (left, right) = (two[0].text.clone(), two[1].text.clone());
-        let is_new = !pairs.iter().any(|pair| (&pair.left, &pair.right) == (&left, &right));
-        if left != right && is_new && state.is_known(&left)? && state.is_known(&right)? {
-            let worth = NEIGHBOURS * (state.rarity(&left)? + state.rarity(&right)?);
-            pairs.push(WordPair { left, right, worth });
-        }
-    }
-    Ok(pairs)
+fn pairs(words: &[Word]) -> BTreeSet<(&str, &str)> {
+    let parts: Vec<&str> = words.iter().filter(|word| !word.whole).map(|word| word.text.as_str()).collect();
+    parts.windows(2).map(|two| (two[0], two[1])).filter(|(left, right)| left != right).collect()
 }
 
-fn within(state: &State, scope: Option<&str>, query: Box<dyn Query>) -> Box<dyn Query> {
-    let Some(scope) = scope else { return query };
-    let filter = Box::new(ConstScoreQuery::new(exact(state.fields.scope, scope), 0.0));
-    Box::new(BooleanQuery::new(vec![(Occur::Must, query), (Occur::Must, filter)]))
-}
-
-/// Scores the best of the fields, and a share of the others.
-fn anywhere(state: &State, one: impl Fn(Field) -> Option<Box<dyn Query>>) -> Box<dyn Query> {
-    let weighted = |(field, weight)| Some(Box::new(BoostQuery::new(one(field)?, weight)) as Box<dyn Query>);
-    let queries = state.fields.weighted().into_iter().filter_map(weighted).collect();
-    Box::new(DisjunctionMaxQuery::with_tie_breaker(queries, TIE))
-}
-
-fn exact(field: Field, word: &str) -> Box<dyn Query> {
-    Box::new(TermQuery::new(Term::from_field_text(field, word), IndexRecordOption::WithFreqs))
-}
-
-/// Finds words of the documents that are similar to this one; none for the shortest words, which resemble too
-/// many. In a longer word two letters may differ, because stemming makes misspellings differ more.
-fn guessed(state: &State, word: &str) -> Option<Box<dyn Query>> {
-    let length = word.chars().count();
-    if length < 3 {
-        return None;
-    }
-    let near = |field| {
-        let term = || Term::from_field_text(field, word);
-        let mut alike: Vec<Box<dyn Query>> = vec![
-            Box::new(FuzzyTermQuery::new_prefix(term(), 0, true)),
-            Box::new(FuzzyTermQuery::new(term(), 1, true)),
-        ];
-        if length >= 6 {
-            let farther = Box::new(FuzzyTermQuery::new(term(), 2, true));
-            alike.push(Box::new(BoostQuery::new(farther, 0.5)));
-        }
-        Some(Box::new(DisjunctionMaxQuery::new(alike)) as Box<dyn Query>)
+/// Returns where the right word follows the left one closely.
+fn adjacent(index: &Index, left: &str, right: &str) -> Vec<Occurrence> {
+    let mut following = index.occurrences(right).peekable();
+    let mut is_followed = |left: &Occurrence| {
+        while following.next_if(|right| right <= left).is_some() {}
+        following.peek().is_some_and(|right| right.0 - left.0 <= REACH)
     };
-    Some(Box::new(BoostQuery::new(anywhere(state, near), GUESS)))
+    index.occurrences(left).filter(|left| is_followed(left)).collect()
 }
 
-/// Factor for a section in which almost no clause matches.
-const LEAST: Score = 0.4;
-
-/// Matches sections in which at least one of the clauses matches.
-#[derive(Debug)]
-pub(super) struct CoverageQuery(pub Vec<Box<dyn Query>>);
-
-impl Clone for CoverageQuery {
-    fn clone(&self) -> Self {
-        Self(self.0.iter().map(|clause| clause.box_clone()).collect())
+/// Raises the scores of sections with these occurrences. In each section the heaviest field counts.
+fn reward(scores: &mut BTreeMap<usize, f32>, worth: f32, occurrences: &[Occurrence]) {
+    for of_section in occurrences.chunk_by(|a, b| a.section() == b.section()) {
+        if let Some(score) = scores.get_mut(&of_section[0].section()) {
+            let weights = of_section.iter().map(|occurrence| WEIGHTS[occurrence.field()]);
+            *score += worth * weights.fold(0.0, f32::max);
+        }
     }
 }
 
-impl Query for CoverageQuery {
-    fn weight(&self, scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
-        let weights = self.0.iter().map(|clause| Ok((Occur::Should, clause.weight(scoring)?)));
-        let clauses = weights.collect::<tantivy::Result<Vec<_>>>()?;
-        // A query has a few dozen clauses at most.
-        let total = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
-        let combiner = move || Coverage { total: total.max(1), matched: 0, sum: 0.0 };
-        let is_scored = scoring.is_scoring_enabled();
-        let weight =
-            BooleanWeight::with_minimum_number_should_match(clauses, 1, is_scored, Box::new(combiner));
-        Ok(Box::new(weight))
+/// Returns the sections with words that are similar to this one. Each field counts with its most similar word.
+fn guessed(index: &Index, word: &str) -> impl Iterator<Item = (usize, f32)> {
+    let length = word.chars().count();
+    let mut sections: BTreeMap<usize, [f32; FIELDS]> = BTreeMap::new();
+    for known in index.words() {
+        let likeness = likeness(known, word, length);
+        if likeness == 0.0 {
+            continue;
+        }
+        for (section, counts) in index.counts(known) {
+            let best = sections.entry(section).or_default();
+            for (best, _) in best.iter_mut().zip(counts).filter(|(_, count)| *count > 0) {
+                *best = likeness.max(*best);
+            }
+        }
     }
+    sections.into_iter().map(|(section, likeness)| (section, GUESS * of_fields(likeness)))
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Coverage {
-    total: u16,
-    matched: u16,
-    sum: Score,
-}
-
-impl ScoreCombiner for Coverage {
-    fn update<S: Scorer>(&mut self, scorer: &mut S) {
-        self.matched = self.matched.saturating_add(1);
-        self.sum += scorer.score();
+/// Returns how similar a known word is: 1 if it begins with the other, or if one letter differs. In a longer
+/// word two letters may differ, because stemming makes misspellings differ more.
+fn likeness(known: &str, word: &str, length: usize) -> f32 {
+    let most = if length >= LONG_GUESS { 2 } else { 1 };
+    if known.starts_with(word) {
+        return 1.0;
     }
-
-    fn clear(&mut self) {
-        (self.matched, self.sum) = (0, 0.0);
+    if known.chars().count().abs_diff(length) > most {
+        return 0.0;
     }
-
-    fn score(&self) -> Score {
-        let share = Score::from(self.matched) / Score::from(self.total.max(1));
-        self.sum * (LEAST + (1.0 - LEAST) * share)
+    match strsim::osa_distance(known, word) {
+        0 | 1 => 1.0,
+        2 if most == 2 => 0.5,
+        _ => 0.0,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tantivy::Term;
-    use tantivy::query::TermQuery;
-    use tantivy::schema::IndexRecordOption;
-
     use super::*;
     use crate::handbook::document::{Document, Origin};
     use crate::handbook::git::Blob;
-    use crate::handbook::index::IndexQuery;
-    use crate::handbook::index::SearchIndex;
 
-    #[test]
-    fn all_words_once_are_worth_more_than_one_word_often() {
-        let index = SearchIndex::new().expect("an index");
-        let edit = index.change().expect("a writer");
-        for (serial, text) in
-            [(1, "gate gate gate gate"), (2, "open the gate slowly now"), (3, "x"), (4, "y")]
-        {
+    fn found(texts: &[&str], query: &str) -> Vec<u64> {
+        let mut index = Index::default();
+        for (serial, text) in (0..).zip(texts) {
             let modified = std::time::SystemTime::UNIX_EPOCH;
             let blob = Blob::of(text.as_bytes());
             let origin = Origin { serial, file_path: format!("{serial}.md"), modified, blob };
-            let (document, bodies) = Document::parse(origin, text.to_owned());
-            edit.add(&document, &bodies).expect("added");
+            let (document, bodies) = Document::parse(origin, (*text).to_owned());
+            index.add(&document, &bodies);
         }
-        edit.commit().expect("committed");
-        let state = index.state();
-        let word = |word: &str| {
-            let term = Term::from_field_text(state.fields.body, word);
-            Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs)) as Box<dyn Query>
-        };
-        let query = CoverageQuery(vec![word("gate"), word("slowli"), word("nowher"), word("nothing")]);
-        let found =
-            state.search(&IndexQuery { query: Box::new(query), pairs: Vec::new() }).expect("searched");
-        assert_eq!(found.iter().map(|found| found.document).collect::<Vec<_>>(), [2, 1]);
+        search(&index, &requested(query), |_| true).into_iter().map(|found| found.document).collect()
+    }
+
+    #[test]
+    fn all_words_once_are_worth_more_than_one_word_often() {
+        let texts = ["x", "gate gate gate gate", "open the gate slowly now", "y", "nowhere nothing"];
+        assert_eq!(found(&texts, "gate slowly nowhere nothing"), [4, 2, 1]);
+        assert_eq!(found(&texts[..4], "gate slowly"), [2, 1]);
+    }
+
+    #[test]
+    fn an_unknown_word_finds_words_that_begin_with_it_or_differ_by_a_letter_or_two() {
+        let texts = ["gateway", "breaker", "dashboard"];
+        assert_eq!(found(&texts, "gatew"), [0], "the beginning");
+        assert_eq!(found(&texts, "braeker"), [1], "two letters swapped");
+        assert_eq!(found(&texts, "dachboart"), [2], "two wrong letters in a long word");
+        assert!(found(&["gates"], "bales").is_empty(), "two wrong letters in a short word");
+        assert!(found(&["gateway"], "ga").is_empty(), "too short to guess");
+    }
+
+    #[test]
+    fn adjacent_words_in_order_and_near_are_worth_more() {
+        let texts =
+            ["server, then much else, add", "add the server", "server add", "add, then much else, server"];
+        assert_eq!(found(&texts, "add server")[0], 1);
+        let scattered = ["a server", "add", "x"];
+        assert_eq!(found(&scattered, "add server").len(), 2, "sections end a pair");
     }
 }

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tantivy::time::OffsetDateTime;
-use tantivy::time::format_description::well_known::Rfc3339;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::document::Document;
 use super::git::Dates;
-use super::index::State;
+use super::index::Index;
 use json::Raw;
 
 /// Everything that a call needs, as of one moment.
@@ -25,7 +25,7 @@ pub(super) struct Snapshot {
     /// Documents by their number in the index.
     pub by_serial: HashMap<u64, Arc<Document>>,
     /// The index.
-    pub state: State,
+    pub index: Arc<Index>,
     /// Dates from git. `None` until git was asked.
     pub dates: Option<Arc<Dates>>,
     /// Paths that several documents have.

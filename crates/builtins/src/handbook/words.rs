@@ -10,26 +10,13 @@
 
 use std::collections::VecDeque;
 
-use tantivy::tokenizer::{
-    AsciiFoldingFilter, Language, LowerCaser, RemoveLongFilter, Stemmer, TextAnalyzer, Token, TokenStream,
-    Tokenizer,
-};
+use frostem::{Algorithm, Stemmer};
+use icu_normalizer::DecomposingNormalizerBorrowed;
 
 /// Longest word, in bytes. Longer runs, such as encoded keys, are never searched for.
 const LONGEST: usize = 64;
 /// Most parts of a joined word. A longer one is a path or a sentence, and is found by its parts.
 const MOST_PARTS: usize = 8;
-
-/// Makes the chain from text to words, for documents and queries alike.
-pub(super) fn analyzer() -> TextAnalyzer {
-    TextAnalyzer::builder(Words)
-        .filter(RemoveLongFilter::limit(LONGEST))
-        .filter(LowerCaser)
-        .filter(AsciiFoldingFilter)
-        .filter(Stemmer::new(Language::English))
-        .filter(Stemmer::new(Language::Russian))
-        .build()
-}
 
 /// One word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,85 +29,81 @@ pub(super) struct Word {
     pub whole: bool,
 }
 
-/// Returns the words of `text`, at most `limit`.
-pub(super) fn words_of(text: &str, limit: usize) -> Vec<Word> {
-    let mut analyzer = analyzer();
-    let mut stream = analyzer.token_stream(text);
-    let mut words = Vec::new();
-    while words.len() < limit && stream.advance() {
-        let token = stream.token();
-        let whole = token.position_length > 1;
-        words.push(Word { text: token.text.clone(), position: token.position, whole });
+/// Returns the words of `text`. A joined word precedes its parts, with the position of the first part.
+pub(super) fn words_of(text: &str) -> impl Iterator<Item = Word> {
+    let stemmers = [Algorithm::English, Algorithm::Russian].map(Stemmer::new);
+    let words = Words { text, position: 0, pending: VecDeque::new() };
+    words.filter(|word| word.text.len() < LONGEST).map(move |word| Word {
+        text: stemmers
+            .iter()
+            .fold(folded(&word.text.to_lowercase()), |text, stemmer| stemmer.stem(&text).into_owned()),
+        ..word
+    })
+}
+
+/// Replaces letters that are made from a letter of ASCII. Others stay: й is not an и with an accent.
+fn folded(word: &str) -> String {
+    if word.is_ascii() {
+        return word.to_owned();
     }
-    words
-}
-
-/// Splits text into words and joined words. A joined word precedes its parts, with the position of the first
-/// part and the length of all.
-#[derive(Clone)]
-struct Words;
-
-struct WordStream<'a> {
-    text: &'a str,
-    /// Start of the search for the next word.
-    at: usize,
-    position: usize,
-    pending: VecDeque<Token>,
-    token: Token,
-}
-
-impl Tokenizer for Words {
-    type TokenStream<'a> = WordStream<'a>;
-
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream<'a> {
-        WordStream { text, at: 0, position: 0, pending: VecDeque::new(), token: Token::default() }
-    }
-}
-
-impl TokenStream for WordStream<'_> {
-    fn advance(&mut self) -> bool {
-        while self.pending.is_empty() {
-            if !self.read_joined() {
-                return false;
-            }
+    let decomposing = DecomposingNormalizerBorrowed::new_nfkd();
+    let mut folded = String::with_capacity(word.len());
+    for letter in word.chars() {
+        let mut parts = decomposing.normalize_iter(std::iter::once(letter)).peekable();
+        match letter {
+            'ß' => folded.push_str("ss"),
+            'æ' => folded.push_str("ae"),
+            'œ' => folded.push_str("oe"),
+            'ø' => folded.push('o'),
+            'ł' => folded.push('l'),
+            'đ' | 'ð' => folded.push('d'),
+            'þ' => folded.push_str("th"),
+            'ı' => folded.push('i'),
+            '\u{300}'..='\u{36f}' if folded.ends_with(|last: char| last.is_ascii()) => {}
+            _ if parts.peek().is_some_and(char::is_ascii) => folded.extend(parts.filter(char::is_ascii)),
+            _ => folded.push(letter),
         }
-        self.pending.pop_front().map(|token| self.token = token).is_some()
     }
+    folded
+}
 
-    fn token(&self) -> &Token {
-        &self.token
-    }
+/// Splits text into words and joined words, without normalizing them.
+struct Words<'a> {
+    /// The text after the last word.
+    text: &'a str,
+    position: usize,
+    pending: VecDeque<Word>,
+}
 
-    fn token_mut(&mut self) -> &mut Token {
-        &mut self.token
+impl Iterator for Words<'_> {
+    type Item = Word;
+
+    fn next(&mut self) -> Option<Word> {
+        if self.pending.is_empty() {
+            self.read_joined()?;
+        }
+        self.pending.pop_front()
     }
 }
 
-impl WordStream<'_> {
-    /// Adds the next joined word and its parts to `pending`. Returns false at the end of the text.
-    fn read_joined(&mut self) -> bool {
-        let Some(skipped) = self.text[self.at..].find(char::is_alphanumeric) else {
-            return false;
-        };
-        let start = self.at + skipped;
-        self.at = start + joined_len(&self.text[start..]);
+impl Words<'_> {
+    /// Adds the next joined word and its parts to `pending`.
+    fn read_joined(&mut self) -> Option<()> {
+        let text = &self.text[self.text.find(char::is_alphanumeric)?..];
+        let (joined, rest) = text.split_at(joined_len(text));
+        self.text = rest;
         let first = self.position;
-        for (from, to) in parts(&self.text[start..self.at]) {
-            let text = &self.text[start + from..start + to];
-            self.pending.push_back(token(text.to_owned(), self.position, (start + from, start + to), 1));
+        for (from, to) in parts(joined) {
+            let text = joined[from..to].to_owned();
+            self.pending.push_back(Word { text, position: self.position, whole: false });
             self.position += 1;
         }
-        let count = self.position - first;
-        if (2..=MOST_PARTS).contains(&count) {
-            let whole = join(self.pending.iter().map(|part| part.text.as_str()));
-            self.pending.push_front(token(whole, first, (start, self.at), count));
+        if (2..=MOST_PARTS).contains(&self.pending.len()) {
+            let text = join(self.pending.iter().map(|part| part.text.as_str()));
+            self.pending.push_front(Word { text, position: first, whole: true });
         }
-        true
+        Some(())
     }
-}
-
-fn token(text: String, position: usize, (offset_from, offset_to): (usize, usize), length: usize) -> Token {
-    Token { offset_from, offset_to, position, text, position_length: length }
 }
 
 /// Joins parts. Numbers keep a dot between them, or a search for 10 would find version 1.0.
@@ -186,7 +169,7 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<String> {
-        words_of(text, 100).into_iter().map(|word| word.text).collect()
+        words_of(text).map(|word| word.text).collect()
     }
 
     #[test]
@@ -212,21 +195,23 @@ mod tests {
     fn endings_case_and_accents_do_not_matter() {
         assert_eq!(texts("Retries RETRY retried"), ["retri", "retri", "retri"]);
         assert_eq!(texts("café"), texts("cafe"));
+        assert_eq!(texts("Straße Ærø Øresund Łódź ﬁle ＡＢＣ"), texts("strasse aero oresund lodz file abc"));
+        assert_eq!(texts("cafe\u{301}"), texts("cafe"), "an accent of its own is no letter");
+        assert_eq!((folded("йё"), folded("ά가")), ("йё".into(), "ά가".into()), "other letters stay");
         assert_eq!(texts("серверы"), texts("сервером"));
         assert_eq!(texts("設定方法").len(), 5, "four letters and the whole");
     }
 
     #[test]
     fn positions_count_parts() {
-        let words = words_of("a retry_attempts b", 10);
-        let seen: Vec<_> = words.iter().map(|word| (word.position, word.whole)).collect();
+        let seen: Vec<_> = words_of("a retry_attempts b").map(|word| (word.position, word.whole)).collect();
         assert_eq!(seen, [(0, false), (1, true), (1, false), (2, false), (3, false)]);
     }
 
     proptest! {
         #[test]
         fn any_text_has_words_in_order(text in any::<String>()) {
-            let words = words_of(&text, usize::MAX);
+            let words: Vec<Word> = words_of(&text).collect();
             prop_assert!(words.is_sorted_by_key(|word| word.position));
             prop_assert!(words.iter().all(|word| word.text.len() <= 4 * LONGEST));
         }

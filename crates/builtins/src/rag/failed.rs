@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 use crate::rest::{Cleaner, facts};
 use json::Raw;
 use protocol::Reply;
-use protocol::error_data::USUAL_WAIT;
+use protocol::problem::USUAL_WAIT;
 use runtime::secret::SecretString;
 use upstream::api::Error;
 

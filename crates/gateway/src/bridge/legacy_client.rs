@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Begun, begun, buffered};
+use super::{Made, buffered, made};
 use crate::caller::Caller;
 use crate::manager::RoutedRequest;
 use crate::required_input::RequiredInput;
@@ -40,27 +40,33 @@ pub(super) async fn answer(
         request.call.sender.capabilities = tasks::declared(&request.call.sender.capabilities);
     }
     for round in 0..=MAX_ROUNDS {
-        let mut done = match begun(gateway, caller, &request, outlet).await? {
-            Begun::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
-            Begun::Done(done) => done,
+        if round > 0 {
+            let renewed = gateway.manager.renewed(request);
+            request = renewed.map_err(|failure| error::object(&failure, caller.version.era()))?;
+        }
+        let mut done = match made(gateway, caller, &request, outlet).await? {
+            Made::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
+            Made::Whole(response) => response,
         };
         request.call.terms = None;
-        done.reply = done.reply.map(|result| as_announced(&request, done.version, result));
-        if tasks::is_required(&done.reply) && !tasks::has_extension(&request.call.sender.capabilities) {
+        done.body = done.body.map(|result| as_announced(&request, done.version, result));
+        if tasks::is_required(&done.body) && !tasks::has_extension(&request.call.sender.capabilities) {
             // The server refused, so nothing was done. The call becomes a task, and this waits for the task.
             request.call.sender.capabilities = tasks::declared(&request.call.sender.capabilities);
             continue;
         }
-        if let Some(result) = tasks::created(gateway, caller, &done, follows) {
+        if let Some(result) = tasks::created(gateway, caller, request.server_name(), &done, follows) {
             return Ok(buffered(result));
         }
-        if let Some(reply) = tasks::waited_for(gateway, caller, &done, outlet).await {
+        if let Some(reply) =
+            tasks::waited_for(gateway, caller, (request.server_name(), &done.body), outlet).await
+        {
             let reply = reply.map(|result| as_announced(&request, done.version, result));
             return era::answer(caller, &request.call.method, done.version, reply).map(buffered);
         }
-        let Some(wanted) = RequiredInput::of(&done.reply)? else {
-            let reply = era::answer(caller, &request.call.method, done.version, done.reply);
-            gateway.note_answer(caller, &request.server, &reply);
+        let Some(wanted) = RequiredInput::of(&done.body)? else {
+            let reply = era::answer(caller, &request.call.method, done.version, done.body);
+            gateway.note_answer(caller, request.server_name(), &reply);
             return reply.map(buffered);
         };
         if round == MAX_ROUNDS {
@@ -88,7 +94,7 @@ async fn responses(
         return Ok(None);
     }
     let begun = Instant::now();
-    let responses = wanted.asked(caller, &request.server, outlet).await?;
+    let responses = wanted.asked(caller, request.server_name(), outlet).await?;
     request.begun += begun.elapsed();
     Ok(Some(responses))
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::fixture::{Scene, legacy, raw, text};
+use crate::manager::Config;
 use protocol::error::code;
 use protocol::{Reply, Version};
 use upstream::fake::Answer;
@@ -135,6 +136,34 @@ async fn thinking_is_not_the_servers_time() {
     };
     let (reply, ()) = tokio::join!(call, slow);
     assert_eq!(text(&reply), DONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_a_reload_denies_meanwhile_gets_no_further_round() {
+    let (scene, sent) = scene(&[ASK, DONE]).await;
+    let (call, mut inlet) = scene.call_heard(&legacy(ABLE), &[]);
+    let denying = async {
+        let tools = upstream::config::Tools { deny: vec!["echo".to_owned()], ..Default::default() };
+        let stricter = upstream::Config { tools, ..upstream::fake::config("s") };
+        let applied =
+            scene.gateway.manager().apply_with(Config::of(vec![stricter]), |_| Ok(scene.server.connector()));
+        applied.await.expect("applied");
+        while let Some(said) = inlet.recv().await {
+            if let CallEvent::Question(question) = said {
+                let reply = agree(&question.method.clone(), "");
+                question.answer(reply);
+            }
+        }
+    };
+    let asked = async {
+        while sent.lock().expect("no panic").is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        denying.await;
+    };
+    let (reply, ()) = tokio::join!(call, asked);
+    assert!(text(&reply).contains("tool_not_found"), "{}", text(&reply));
+    assert_eq!(sent.lock().expect("no panic").len(), 1, "the round before");
 }
 
 #[tokio::test(start_paused = true)]

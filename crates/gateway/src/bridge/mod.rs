@@ -15,11 +15,11 @@ pub(crate) mod modern_client;
 pub(crate) mod suspended_calls;
 
 use crate::caller::Caller;
-use crate::manager::{Called, RoutedRequest};
+use crate::manager::RoutedRequest;
 use crate::{Gateway, era, error, tasks};
 use json::envelope_stream::{Added, Terms};
-use protocol::{Era, ErrorObject};
-use upstream::{Outlet, ResponseBody, ResponseStream};
+use protocol::{Era, ErrorObject, Reply};
+use upstream::{Outlet, ResponseBody, ResponseStream, ServerResponse};
 
 /// A result that passes from a modern server to a modern client while it arrives. A task is not the
 /// client's own before its id is exposed, and pages that a user is to open are checked.
@@ -40,8 +40,8 @@ pub(super) async fn call(
     outlet: &Outlet,
 ) -> ResponseBody {
     let client = caller.version.era();
-    let (server, can_clash) = gateway.manager.era_for(caller.viewer(), &request.server);
-    if server == Some(client) && !can_clash {
+    let server = request.server.offer.as_ref().map(|offer| offer.peer.version.era());
+    if server == Some(client) && !request.snapshot.can_clash(&caller.scope) {
         request.call.terms = terms(client, &request);
     }
     let answered = match (client, server) {
@@ -79,44 +79,43 @@ async fn pass(
     request: &RoutedRequest,
     outlet: &Outlet,
 ) -> Result<ResponseBody, ErrorObject> {
-    let done = match begun(gateway, caller, request, outlet).await? {
-        Begun::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
-        Begun::Done(done) => done,
+    let done = match made(gateway, caller, request, outlet).await? {
+        Made::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
+        Made::Whole(response) => response,
     };
     let follows = tasks::has_extension(&caller.sender().capabilities);
-    match tasks::created(gateway, caller, &done, true) {
+    match tasks::created(gateway, caller, request.server_name(), &done, true) {
         Some(_) if !follows => Err(error::invalid_answer(
             "the server made a task, which the client did not say that it can follow",
         )),
         Some(task) => Ok(buffered(task)),
-        None => era::answer(caller, &request.call.method, done.version, done.reply).map(buffered),
+        None => era::answer(caller, &request.call.method, done.version, done.body).map(buffered),
     }
 }
 
 /// The response to one request of a call.
-enum Begun {
+enum Made {
     /// A result in the client's era that may pass while it arrives.
     Streaming(Box<ResponseStream>),
-    /// The whole response.
-    Done(Called),
+    Whole(ServerResponse<Reply>),
 }
 
 /// Makes one request of a call.
-async fn begun(
+async fn made(
     gateway: &Gateway,
     caller: &Caller,
     request: &RoutedRequest,
     outlet: &Outlet,
-) -> Result<Begun, ErrorObject> {
+) -> Result<Made, ErrorObject> {
     let era = caller.version.era();
-    let done = match gateway.manager.call(request, outlet).await {
-        Ok(Called { reply: ResponseBody::Streaming(stream), version, .. }) if version.era() == era => {
-            return Ok(Begun::Streaming(stream));
+    let whole = match gateway.manager.call(request, outlet).await {
+        Ok(ServerResponse { body: ResponseBody::Streaming(stream), version }) if version.era() == era => {
+            return Ok(Made::Streaming(stream));
         }
-        Ok(done) => done.collect().await,
+        Ok(response) => request.whole(response).await,
         Err(failure) => Err(failure),
     };
-    done.map(Begun::Done).map_err(|failure| error::object(&failure, era))
+    whole.map(Made::Whole).map_err(|failure| error::object(&failure, era))
 }
 
 const fn buffered(result: json::Raw) -> ResponseBody {

@@ -20,8 +20,9 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::error::InvalidParam;
-use crate::manager::{Called, Error, RoutedRequest};
+use crate::manager::RoutedRequest;
 use crate::questions;
+use crate::tasks::CallResult;
 use crate::{Gateway, era, error, params, tasks};
 use json::Raw;
 use protocol::Abilities;
@@ -124,14 +125,16 @@ impl RequestContext<'_> {
     }
 
     /// Returns the reply to the client for a call that has ended.
-    fn ended(&self, ended: Result<Called, Error>, lacking: &Raw) -> Reply {
+    fn ended(&self, ended: CallResult, lacking: &Raw) -> Reply {
         let done = ended.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
         let follows = tasks::has_extension(&self.caller.sender().capabilities);
-        if let Some(task) = tasks::created(self.gateway, self.caller, &done, follows) {
+        if let Some(task) =
+            tasks::created(self.gateway, self.caller, self.request.server_name(), &done, follows)
+        {
             return Ok(task);
         }
-        let Err(refusal) = &done.reply else {
-            return era::answer(self.caller, &self.request.call.method, done.version, done.reply);
+        let Err(refusal) = &done.body else {
+            return era::answer(self.caller, &self.request.call.method, done.version, done.body);
         };
         let Some(questions) = questions::of_error(refusal) else {
             // The server needed input that this client cannot give.
@@ -139,7 +142,7 @@ impl RequestContext<'_> {
             if can_be_helped {
                 return Err(error::lacking(refusal, lacking));
             }
-            return era::answer(self.caller, &self.request.call.method, done.version, done.reply);
+            return era::answer(self.caller, &self.request.call.method, done.version, done.body);
         };
         let by_url = questions::required_by_url();
         if !self.caller.abilities().covers(Abilities::of(&by_url)) {
@@ -153,7 +156,7 @@ impl RequestContext<'_> {
 /// digest of all parameters except `_meta`.
 fn purpose(request: &RoutedRequest) -> String {
     let digest = params::digest(&request.params());
-    format!("requestState\n{}\n{}\n{digest}", request.server, request.call.method.as_str())
+    format!("requestState\n{}\n{}\n{digest}", request.server_name(), request.call.method.as_str())
 }
 
 /// A suspended request.
@@ -233,17 +236,17 @@ enum LegEnd {
     /// The client has to answer first.
     Asks,
     /// The call is over.
-    Ended(Result<Called, Error>),
+    Ended(CallResult),
 }
 
 enum Work {
-    Running(BoxFuture<'static, Result<Called, Error>>),
-    Over(Result<Called, Error>),
+    Running(BoxFuture<'static, CallResult>),
+    Over(CallResult),
 }
 
 impl Work {
     /// Waits for the result of the call.
-    async fn finish(&mut self) -> Result<Called, Error> {
+    async fn finish(&mut self) -> CallResult {
         let ended = match self {
             Self::Running(call) => call.await,
             Self::Over(ended) => return ended.clone(),

@@ -143,7 +143,7 @@ async fn another_target_offers_nothing_until_it_was_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_reload_denies_is_not_called_by_who_had_found_it_before() {
+async fn a_further_request_of_a_call_obeys_a_reload_since_its_first() {
     use upstream::config::Tools;
     use upstream::{Call, Outlet, Owner};
 
@@ -162,10 +162,13 @@ async fn what_a_reload_denies_is_not_called_by_who_had_found_it_before() {
         let found = manager.tool_request(&Scope::All, "t", call, None).await.expect("offered");
         let stricter = upstream::Config { tools: policy, ..changed(&of_a) };
         manager.apply_with(config(vec![stricter, of_b]), |_| Ok(next_a.connector())).await.expect("applied");
-        let called = manager.call(&found, &Outlet::none()).await;
+        let renewed = manager.renewed(found).expect("the server is there");
+        let called = manager.call(&renewed, &Outlet::none()).await;
         let is_unknown = matches!(&called, Err(Error::NameNotFound { name, .. }) if name == "t");
         assert_eq!((called.is_ok(), is_unknown), (may, !may), "{called:?}");
         assert_eq!((a.executed("tools/call"), next_a.executed("tools/call")), (0, usize::from(may)));
+        manager.apply_with(config(Vec::new()), |_| Ok(next_a.connector())).await.expect("applied");
+        assert!(matches!(manager.renewed(renewed), Err(Error::ServerNotFound { .. })));
     }
 }
 
@@ -215,7 +218,7 @@ async fn disabled_server_ends_with_its_calls_and_returns_when_it_is_enabled() {
         assert_eq!((status.status.state, status.config.enabled), (State::Disabled, false));
         assert_eq!(offered(&manager), ["u"]);
         let refused = call(&manager, "a").await.expect_err("it is disabled");
-        assert!(refused.hint().contains("/servers/a/enable"), "{}", refused.hint());
+        assert!(refused.problem().hint.contains("/servers/a/enable"), "{}", refused.problem().hint);
     };
     let (ended, ()) = tokio::join!(running, disabled);
     ended.expect("a call that ran ends where it began");

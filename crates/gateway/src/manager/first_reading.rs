@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::snapshot::{Server, Snapshot};
+use super::snapshot::Server;
 use super::{Error, Manager, RoutedRequest, failed_at};
 use upstream::config::OnChange;
 use upstream::{Affinity, Outlet};
@@ -19,16 +19,16 @@ impl Server {
 }
 
 impl Manager {
-    /// Starts the server, to which `request` goes, if it does not run, and returns the snapshot of its client that has its tools.
+    /// Starts the server, to which `request` goes, if it does not run, and returns it with its tools as the client sees them.
     pub(super) async fn read_first(
         &self,
-        Server { upstream, .. }: &Server,
         request: &RoutedRequest,
         outlet: &Outlet,
-    ) -> Result<Arc<Snapshot>, Error> {
-        let read = upstream.read_first(&request.call, request.deadline(upstream), outlet).await;
+    ) -> Result<Arc<Server>, Error> {
+        let upstream = &request.server.upstream;
+        let read = upstream.read_first(&request.call, request.deadline(), outlet).await;
         read.map_err(|source| failed_at(upstream, request.tool(), source))?;
         self.catch_up().await;
-        Ok(self.seen_by(request.call.affinity.as_ref()))
+        self.seen_by(request.call.affinity.as_ref()).server(request.server_name()).cloned()
     }
 }

@@ -48,7 +48,7 @@ impl Manager {
             loop {
                 changes.mark_unchanged();
                 let snapshot = self.snapshot();
-                let server = snapshot.server(&request.server).ok()?;
+                let server = snapshot.server(request.server_name()).ok()?;
                 let wanted = wanted(server, request)?;
                 if wanted != request.call.header_params {
                     return Some(wanted);

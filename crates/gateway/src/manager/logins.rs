@@ -3,6 +3,7 @@
 //! Not here: the protocol (crate `oauth`), and pages for people (`downstream`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -23,6 +24,11 @@ use upstream::{State, Upstream};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Manager {
+    /// Whether a server may need a login.
+    pub(crate) fn has_logins(&self) -> bool {
+        self.published.has_logins.load(Ordering::Relaxed)
+    }
+
     /// The logins to `server`, if it needs one.
     pub fn logins(&self, server: &str) -> Option<Arc<Logins>> {
         self.upstream_of(server)?.logins()
@@ -96,12 +102,7 @@ impl Manager {
     }
 
     /// Returns the servers in `scope` whose login tool `snapshot` lists, and to which `principal` is logged in.
-    pub(crate) fn hidden_logins(
-        &self,
-        snapshot: &Snapshot,
-        scope: &Scope,
-        principal: &Principal,
-    ) -> Vec<Arc<str>> {
+    pub fn hidden_logins(&self, snapshot: &Snapshot, scope: &Scope, principal: &Principal) -> Vec<Arc<str>> {
         listed_logins(snapshot, scope, |server| !self.requires_login(server, principal))
     }
 
@@ -118,9 +119,6 @@ impl Manager {
 
 /// Returns the servers in `scope` that list a login tool, as far as they are meant.
 fn listed_logins(snapshot: &Snapshot, scope: &Scope, is_meant: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
-    if !upstream::any_logins() {
-        return Vec::new();
-    }
     let listed = snapshot.servers_in(scope).iter().filter(|server| server.lists_login());
     let names = listed.map(|server| &server.upstream.config().name);
     names.filter(|name| is_meant(name)).cloned().collect()

@@ -261,14 +261,17 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
     let found = manager.places(&Scope::All, "test://y", None).await.expect("listed");
     assert_eq!((found.len(), found[0].server.as_ref()), (1, "late"));
     let target = manager.prompt_request(&Scope::All, "late__q", none.clone(), None).await.expect("known");
-    assert_eq!((target.server.as_ref(), target.subject.as_ref()), ("late", "q"));
+    assert_eq!((target.server_name().as_ref(), target.subject.as_ref()), ("late", "q"));
     assert!(started.elapsed() <= Duration::from_secs(4));
 
     let missing =
         manager.prompt_request(&Scope::All, "r", none.clone(), None).await.expect_err("nobody has it");
     assert!(matches!(missing, Error::NameNotFound { kind: Named::Prompt, .. }));
     let guessed = manager.resource_requests(&Scope::All, "test://z", &none).await.expect("two may");
-    assert_eq!(guessed.iter().map(|target| target.server.as_ref()).collect::<Vec<_>>(), ["early", "late"]);
+    assert_eq!(
+        guessed.iter().map(|target| target.server_name().as_ref()).collect::<Vec<_>>(),
+        ["early", "late"]
+    );
     let alone = Scope::Server("late".into());
     let alone = manager.resource_requests(&alone, "test://early/x", &none).await.expect("asked");
     assert_eq!((alone.len(), alone[0].subject.as_ref()), (1, "test://early/x"), "verbatim");
@@ -343,5 +346,7 @@ async fn what_a_server_has_in_a_header_too_is_sent_once_or_not_at_all() {
         matches!(&twice, Err(Error::AmbiguousArgument { member, .. }) if member == "arguments.region"),
         "{twice:?}"
     );
+    let told = twice.expect_err("twice").to_string();
+    assert!(told.contains("\"arguments.region\"") && told.contains("once"), "{told}");
     assert_eq!(fake.executed("tools/call"), 1);
 }

@@ -11,7 +11,6 @@ mod apply;
 pub mod catalog;
 pub mod config;
 mod error;
-mod error_class;
 mod first_reading;
 mod headers;
 mod health_check;
@@ -21,6 +20,7 @@ mod logins;
 pub mod naming;
 mod offer_writer;
 mod owners;
+mod problem;
 mod registry;
 pub mod remembered;
 mod response_cache;
@@ -42,7 +42,7 @@ pub use apply::Applied;
 pub use config::Config;
 pub use error::{Error, Hidden, Named};
 use error::{failed, failed_at};
-pub use error_class::{ErrorClass, MEMORY_EXHAUSTED};
+pub use problem::MEMORY_EXHAUSTED;
 pub use registry::ServerNotice;
 pub use routed_request::{Called, RoutedRequest};
 pub use routing::Reference;
@@ -57,8 +57,8 @@ use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
 use upstream::{
-    Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, WaitFor,
-    transport,
+    Affinity, Call, CallSource, Connector, Outlet, Owner, ServerContext, ServerResponse, Update, Upstream,
+    WaitFor, transport,
 };
 
 use offer_writer::Writer;
@@ -212,7 +212,8 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout, None).await
+        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout, None, CallSource::default())
+            .await
     }
 
     /// Calls a tool by its exposed name, at the server that has it. `arguments` is an object.
@@ -222,7 +223,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::All, (tool, arguments), timeout, None).await
+        self.invoke(&Scope::All, (tool, arguments), timeout, None, CallSource::default()).await
     }
 
     /// Calls a tool for `principal`, at the server `scope` or at the one that has the tool. If the server is
@@ -234,8 +235,9 @@ impl Manager {
         tool: &str,
         arguments: &Raw,
         timeout: Option<Duration>,
+        source: CallSource,
     ) -> Result<Called, Error> {
-        self.invoke(scope, (tool, arguments), timeout, Some(principal)).await
+        self.invoke(scope, (tool, arguments), timeout, Some(principal), source).await
     }
 
     /// Calls a tool for a program that is not an MCP client and gets no notifications.
@@ -245,6 +247,7 @@ impl Manager {
         (tool, arguments): (&str, &Raw),
         timeout: Option<Duration>,
         principal: Option<&Arc<str>>,
+        source: CallSource,
     ) -> Result<Called, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
         let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal), None));
@@ -253,6 +256,7 @@ impl Manager {
             owner: Owner::new(),
             principal: principal.cloned(),
             affinity: affinity.clone(),
+            source,
             ..of_program
         });
         let viewer = Viewer { scope, affinity: affinity.as_ref() };
@@ -262,7 +266,14 @@ impl Manager {
         }
         let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
-        self.call(&request, &outlet).await?.collect().await
+        let response = request.whole(self.call(&request, &outlet).await?).await?;
+        Ok(Called {
+            server: Arc::clone(request.server_name()),
+            subject: Arc::clone(&request.subject),
+            reply: response.body,
+            // The time of the turn would not include work within one turn.
+            elapsed: Instant::now().saturating_duration_since(request.begun),
+        })
     }
 
     /// Sends `notification` of a client to `server`, on the connection that `call` of this client uses.
@@ -278,11 +289,7 @@ impl Manager {
 
     /// Sends one request to its server. Messages of the server before its response go to `outlet`. Dropping
     /// the future cancels the request at the server.
-    pub async fn call(
-        &self,
-        request: &RoutedRequest,
-        outlet: &Outlet,
-    ) -> Result<Called<ResponseBody>, Error> {
+    pub async fn call(&self, request: &RoutedRequest, outlet: &Outlet) -> Result<ServerResponse, Error> {
         let call = std::pin::pin!(self.call_unwatched(request, outlet));
         if self.live_events().is_watched() && request.tool().is_some() {
             return self.call_watched(request, call).await;
@@ -294,14 +301,13 @@ impl Manager {
         &self,
         request: &RoutedRequest,
         outlet: &Outlet,
-    ) -> Result<Called<ResponseBody>, Error> {
-        let seen = self.seen_by(request.call.affinity.as_ref());
-        let read;
-        let mut server = seen.server(&request.server)?;
+    ) -> Result<ServerResponse, Error> {
+        let compared;
+        let mut server = &request.server;
         if server.compares_first(request.call.affinity.as_ref()) {
             // Boxed: it is large, and needed once for each start.
-            read = Box::pin(self.read_first(server, request, outlet)).await?;
-            server = read.server(&request.server)?;
+            compared = Box::pin(self.read_first(request, outlet)).await?;
+            server = &compared;
         }
         server.check_policy(request)?;
         request.check_unambiguous(&request.call.header_params)?;
@@ -310,7 +316,7 @@ impl Manager {
             return Box::pin(self.recall(&recall, outlet)).await;
         }
         let upstream = &server.upstream;
-        let (deadline, _charge) = (request.deadline(upstream), request.charged()?);
+        let (deadline, _charge) = (request.deadline(), request.charged()?);
         let mut answered = upstream.call(&request.call, deadline, outlet).await;
         if answered.as_ref().is_ok_and(|answered| headers::are_refused(request, answered)) {
             // Boxed: they are large, and rarely needed.
@@ -321,10 +327,10 @@ impl Manager {
             }
         }
         match answered {
-            Ok(upstream::ServerResponse { body, version }) => {
-                let called = request.called(body, version);
-                server.ended(Ok(called.reply.as_buffered()), called.elapsed);
-                Ok(called)
+            Ok(response) => {
+                let response = request.checked(response);
+                server.ended(Ok(response.body.as_buffered()), request.begun.elapsed());
+                Ok(response)
             }
             Err(source) => {
                 server.ended(Err(&source), request.begun.elapsed());

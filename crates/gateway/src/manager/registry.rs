@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -90,6 +91,8 @@ pub(super) struct Published {
     pub(super) notices: broadcast::Sender<ServerNotice>,
     pub(super) views: Views,
     pub(super) live: Arc<LiveEvents>,
+    /// Whether a server may need a login. Read for every request.
+    pub(super) has_logins: Arc<AtomicBool>,
 }
 
 /// The state of the task.
@@ -100,6 +103,7 @@ pub(super) struct Registry {
     notices: broadcast::Sender<ServerNotice>,
     views: Views,
     live: Arc<LiveEvents>,
+    has_logins: Arc<AtomicBool>,
     /// Offers that servers make to single clients.
     own: OwnOffers,
     /// Servers whose changed tools must still be logged, because the audit log was full.
@@ -110,6 +114,7 @@ pub(super) struct Registry {
 
 impl Registry {
     pub(super) fn new(config: Arc<Config>, first: Snapshot) -> (Self, Published) {
+        let has_logins = Arc::new(AtomicBool::new(first.has_logins()));
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
         let (notices, views) = (broadcast::Sender::new(NOTICES), Views::default());
@@ -122,11 +127,12 @@ impl Registry {
             notices: notices.clone(),
             views: views.clone(),
             live: Arc::clone(&live),
+            has_logins: Arc::clone(&has_logins),
             own: OwnOffers::default(),
             deferred: HashSet::new(),
             has_untold_names: false,
         };
-        (registry, Published { snapshot, count, notices, views, live })
+        (registry, Published { snapshot, count, notices, views, live, has_logins })
     }
 
     /// Publishes updates of servers and runs commands, until the manager is dropped.
@@ -266,6 +272,7 @@ impl Registry {
             self.live.published(&before, &next);
         }
         self.has_untold_names |= next.log_moved_names(Some(&before)).is_err();
+        self.has_logins.store(next.has_logins(), Ordering::Relaxed);
         self.snapshot.store(Arc::new(next));
         self.count.send_modify(|count| *count += 1);
     }
@@ -300,7 +307,7 @@ impl Registry {
         let now = self.snapshot.load_full();
         for server in before.servers() {
             let name = &server.upstream.config().name;
-            let is_same = |there: &Server| there.upstream.id() == server.upstream.id();
+            let is_same = |there: &Arc<Server>| there.upstream.id() == server.upstream.id();
             if !now.server(name).is_ok_and(is_same) {
                 for affinity in self.own.forget(name) {
                     self.see(affinity).await;

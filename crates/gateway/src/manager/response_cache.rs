@@ -21,7 +21,7 @@ use tokio::time::sleep_until;
 use super::apply::is_in;
 use super::snapshot::Server;
 use super::{Error, Manager, failed_at};
-use crate::manager::routed_request::{Called, RoutedRequest};
+use crate::manager::routed_request::RoutedRequest;
 use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
@@ -83,7 +83,7 @@ impl<'a> CacheableCall<'a> {
     }
 
     fn deadline(&self) -> Deadline {
-        self.request.deadline(&self.server.upstream)
+        self.request.deadline()
     }
 
     async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
@@ -115,8 +115,8 @@ impl<'a> CacheableCall<'a> {
         }
     }
 
-    fn called(&self, reply: Result<Raw, ErrorObject>, version: Version) -> Called<ResponseBody> {
-        self.request.called(ResponseBody::Buffered(reply), version)
+    fn checked(&self, reply: Result<Raw, ErrorObject>, version: Version) -> ServerResponse {
+        self.request.checked(ServerResponse { body: ResponseBody::Buffered(reply), version })
     }
 }
 
@@ -126,14 +126,14 @@ impl Manager {
         &self,
         call: &CacheableCall<'_>,
         outlet: &Outlet,
-    ) -> Result<Called<ResponseBody>, Error> {
+    ) -> Result<ServerResponse, Error> {
         let result = match call.server.upstream.check_open() {
             Ok(()) => self.recalled(call, outlet).await,
             Err(error) => Err(Failure::Ours(error)),
         };
         match result {
-            Ok((result, version)) => Ok(call.called(Ok(result), version)),
-            Err(Failure::Theirs(error, version)) => Ok(call.called(Err(error), version)),
+            Ok((result, version)) => Ok(call.checked(Ok(result), version)),
+            Err(Failure::Theirs(error, version)) => Ok(call.checked(Err(error), version)),
             // The call waited in the cache, and its server was replaced and stopped meanwhile.
             Err(Failure::Ours(upstream::Error::Unavailable { .. }))
                 if !is_in(&call.server.upstream, &self.snapshot()) =>
@@ -149,8 +149,8 @@ impl Manager {
         &'a self,
         call: &'a CacheableCall<'_>,
         outlet: &'a Outlet,
-    ) -> BoxFuture<'a, Result<Called<ResponseBody>, Error>> {
-        Box::pin(self.call_unwatched(call.request, outlet))
+    ) -> BoxFuture<'a, Result<ServerResponse, Error>> {
+        Box::pin(async { self.call_unwatched(&self.renewed(call.request.clone())?, outlet).await })
     }
 
     /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its

@@ -58,7 +58,8 @@ impl Scene {
         let name: String = params.get_as("name").expect("a name");
         let call = Call { params: Some(params), ..call };
         let request = self.manager.tool_request(&Scope::All, &name, call, None).await?;
-        let reply = self.manager.call(&request, outlet).await?.collect().await?.reply.expect("a result");
+        let response = request.whole(self.manager.call(&request, outlet).await?).await?;
+        let reply = response.body.expect("a result");
         Ok((reply.as_str().to_owned(), self.calls() > before))
     }
 
@@ -214,7 +215,7 @@ async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(old.upstream.check_open().is_err(), "nothing runs there, so it has ended");
     let called = scene.manager.recall(&waiting, &Outlet::none()).await.expect("by its successor");
-    assert!(called.collect().await.expect("an answer").reply.is_ok());
+    assert!(called.collect().await.expect("an answer").body.is_ok());
     assert_eq!(scene.calls(), 1);
     apply(Vec::new()).await.expect("applied");
     let gone = scene.manager.recall(&waiting, &Outlet::none()).await;

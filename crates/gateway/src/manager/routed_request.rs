@@ -1,34 +1,41 @@
 //! One request with its server found.
 //!
 //! Routing gives each name and URI in a [`Call`] of a client the name that the server uses. The result is a
-//! [`RoutedRequest`]; [`super::Manager::call`] makes it at the server and returns [`Called`].
+//! [`RoutedRequest`]; [`super::Manager::call`] makes it at the server.
+//!
+//! Invariant: everything that a request needs of its server is in the snapshot in which the server was found, so no
+//! name is looked up again. A further request of the same call is renewed first, because it may come minutes later.
 //!
 //! Does not find out who owns a name (`catalog`), and does not reach a server (`upstream`).
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::{Route, ServerResource};
+use super::catalog::Route;
 use super::error::Error;
+use super::snapshot::{Server, Snapshot};
 use super::{failed, unrequested};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
-use protocol::{Reply, Version, method};
+use protocol::{Reply, method};
 use runtime::memory::{Account, Charge, ChargeKind, SMALL};
 use runtime::worker::now;
-use upstream::{Call, Deadline, ResponseBody, Upstream};
+use upstream::{Call, Deadline, ResponseBody, ServerResponse};
 
 /// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// A request with its server, in which every name is the server's own.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RoutedRequest {
-    /// The server's name.
-    pub server: Arc<str>,
+    /// The snapshot in which the server was found, as the client sees it.
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// The server in that snapshot.
+    pub server: Arc<Server>,
     /// The subject under its name at the server: a tool, a prompt, or a URI.
     pub subject: Arc<str>,
     /// The request for the server, without the members of `_meta` that its era requires.
@@ -48,9 +55,16 @@ pub struct RoutedRequest {
 
 impl RoutedRequest {
     /// Makes a request about `subject` at `server`, whose time begins now.
-    pub fn new(server: Arc<str>, subject: Arc<str>, call: Box<Call>) -> Self {
+    pub(super) fn new(
+        snapshot: Arc<Snapshot>,
+        server: &str,
+        subject: Arc<str>,
+        call: Box<Call>,
+    ) -> Result<Self, Error> {
         let (timeout, begun) = (None, now());
-        Self {
+        let server = Arc::clone(snapshot.server(server)?);
+        Ok(Self {
+            snapshot,
             server,
             subject,
             call,
@@ -59,51 +73,25 @@ impl RoutedRequest {
             wraps_result: false,
             needs_task: false,
             is_login: false,
-        }
+        })
     }
 
     /// Makes the call of a tool that the client calls `name`.
-    pub(super) fn of_tool(route: &Route, name: &str, mut call: Box<Call>) -> Self {
-        // An unsafe tool stays unsafe.
-        if route.effect == Effect::Unsafe {
-            call.effect = Effect::Unsafe;
-        } else {
-            call.effect = effect_of(&call, route.effect);
-        }
-        rename(&mut call, "name", (name, &route.subject));
-        call.header_params = Arc::clone(&route.header_params);
-        let (wraps_result, needs_task) = (route.wraps_result, route.needs_task);
-        let routed = Self::new(Arc::clone(&route.server), Arc::clone(&route.subject), call);
-        Self { wraps_result, needs_task, is_login: route.is_login, ..routed }
+    pub(super) fn of_tool(
+        snapshot: Arc<Snapshot>,
+        route: &Route,
+        name: &str,
+        call: Box<Call>,
+    ) -> Result<Self, Error> {
+        let (wraps_result, needs_task, is_login) = (route.wraps_result, route.needs_task, route.is_login);
+        let call = tool_call(route, name, call);
+        let routed = Self::new(snapshot, &route.server, Arc::clone(&route.subject), call)?;
+        Ok(Self { wraps_result, needs_task, is_login, ..routed })
     }
 
-    /// Makes the request for a prompt that the client calls `name`.
-    pub(super) fn of_prompt(route: &Route, name: &str, mut call: Box<Call>) -> Self {
-        call.effect = effect_of(&call, Effect::ReadOnly);
-        rename(&mut call, "name", (name, &route.subject));
-        Self::new(Arc::clone(&route.server), Arc::clone(&route.subject), call)
-    }
-
-    /// Makes the request that reads a resource, which the client calls `uri`.
-    pub(super) fn of_resource(place: &ServerResource, uri: &str, mut call: Box<Call>) -> Self {
-        call.effect = effect_of(&call, Effect::ReadOnly);
-        rename(&mut call, "uri", (uri, &place.uri));
-        Self::new(Arc::clone(&place.server), place.uri.as_str().into(), call)
-    }
-
-    /// Makes the completion of an argument. `member` of `ref` has the client's name or URI, and gets the
-    /// server's.
-    pub(super) fn of_completion(
-        server: &Arc<str>,
-        (member, from, to): (&str, &str, &str),
-        mut call: Box<Call>,
-    ) -> Self {
-        let reference = call.params.as_ref().filter(|_| from != to).and_then(|params| params.get("ref"));
-        if let (Some(params), Some(reference)) = (&call.params, reference) {
-            call.params = Some(params.with("ref", &reference.with(member, &Raw::of(to))));
-        }
-        call.effect = Effect::ReadOnly;
-        Self::new(Arc::clone(server), to.into(), call)
+    /// Returns the name of the server.
+    pub fn server_name(&self) -> &Arc<str> {
+        &self.server.upstream.config().name
     }
 
     /// Returns the parameters for the server.
@@ -119,15 +107,10 @@ impl RoutedRequest {
     /// Checks that each of `header_params` occurs at most once in the arguments. Otherwise the header has the
     /// first value, while a server may read the last one from the body.
     pub(super) fn check_unambiguous(&self, header_params: &[HeaderParam]) -> Result<(), Error> {
-        if header_params.is_empty() {
-            return Ok(());
-        }
-        let params = self.params();
-        let arguments = params.part("arguments");
-        match header_params.iter().find(|param| param.is_ambiguous_in(arguments)) {
+        match repeated(&self.call, header_params) {
             None => Ok(()),
             Some(param) => Err(Error::AmbiguousArgument {
-                server: Arc::clone(&self.server),
+                server: Arc::clone(self.server_name()),
                 tool: self.subject.to_string(),
                 member: format!("arguments.{}", param.path.join(".")),
             }),
@@ -145,32 +128,32 @@ impl RoutedRequest {
             .contains(&self.call.method.as_str())
     }
 
-    /// Returns the deadline at `upstream`.
-    pub(super) fn deadline(&self, upstream: &Upstream) -> Deadline {
-        let config = upstream.config();
+    /// Returns its deadline.
+    pub(super) fn deadline(&self) -> Deadline {
+        let config = self.server.upstream.config();
         match self.timeout {
             Some(timeout) => (self.begun + timeout).into(),
             None => Deadline::moving(self.begun, config.timeout, config.max_timeout),
         }
     }
 
-    /// Makes the response to this request from what its server sent.
-    pub(super) fn called(&self, body: ResponseBody, version: Version) -> Called<ResponseBody> {
-        let reply = match body {
+    /// Checks what its server sent.
+    pub(super) fn checked(&self, response: ServerResponse) -> ServerResponse {
+        let ServerResponse { body, version } = response;
+        let body = match body {
             ResponseBody::Buffered(reply) => {
                 ResponseBody::Buffered(unrequested::checked(&self.call, version.is_modern(), reply))
             }
             // Its terms refuse what is checked.
             streaming @ ResponseBody::Streaming(_) => streaming,
         };
-        Called {
-            server: Arc::clone(&self.server),
-            subject: Arc::clone(&self.subject),
-            reply,
-            version,
-            // This reads the clock. The time of the turn would not include work within one turn.
-            elapsed: Instant::now().saturating_duration_since(self.begun),
-        }
+        ServerResponse { body, version }
+    }
+
+    /// Waits for the rest of its response. Only tool results are streamed, so a failure names the tool.
+    pub async fn whole(&self, response: ServerResponse) -> Result<ServerResponse<Reply>, Error> {
+        let whole = response.collect().await;
+        whole.map_err(|source| failed(self.server_name(), Some(&self.subject), source))
     }
 
     /// Charges the parameters, which were printed again if the tool has another name at its server.
@@ -180,10 +163,55 @@ impl RoutedRequest {
             return Ok(None);
         }
         let mut charge = Charge::open(Account::of(self.call.principal.as_ref()), ChargeKind::Request);
-        let full =
-            |_| failed(&self.server, self.tool(), upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN });
+        let full = |_| {
+            failed(self.server_name(), self.tool(), upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN })
+        };
         charge.resize(size).map_err(full)?;
         Ok(Some(charge))
+    }
+}
+
+/// Returns `call`, which calls `name`, as the server of the tool gets it.
+fn tool_call(route: &Route, name: &str, mut call: Box<Call>) -> Box<Call> {
+    // An unsafe tool stays unsafe.
+    if route.effect == Effect::Unsafe {
+        call.effect = Effect::Unsafe;
+    } else {
+        call.effect = effect_of(&call, route.effect);
+    }
+    rename(&mut call, "name", (name, &route.subject));
+    call.header_params = Arc::clone(&route.header_params);
+    call
+}
+
+/// Returns `call`, which reads what its `member` names `from`, as the server that names it `to` gets it.
+pub(super) fn read_call(mut call: Box<Call>, member: &str, from: &str, to: &str) -> Box<Call> {
+    call.effect = effect_of(&call, Effect::ReadOnly);
+    rename(&mut call, member, (from, to));
+    call
+}
+
+/// Returns `call`, which completes an argument of what `member` of `ref` names `from`, as the server that names it `to`
+/// gets it.
+pub(super) fn completion_call(mut call: Box<Call>, member: &str, from: &str, to: &str) -> Box<Call> {
+    let reference = call.params.as_ref().filter(|_| from != to).and_then(|params| params.get("ref"));
+    if let (Some(params), Some(reference)) = (&call.params, reference) {
+        call.params = Some(params.with("ref", &reference.with(member, &Raw::of(to))));
+    }
+    call.effect = Effect::ReadOnly;
+    call
+}
+
+/// Returns the first of `header_params` that occurs more than once in the arguments of `call`.
+fn repeated<'a>(call: &Call, header_params: &'a [HeaderParam]) -> Option<&'a HeaderParam> {
+    let arguments = call.params.as_ref()?.part("arguments");
+    header_params.iter().find(|param| param.is_ambiguous_in(arguments))
+}
+
+impl fmt::Debug for RoutedRequest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (server, method) = (self.server_name(), &self.call.method);
+        write!(formatter, "{method} of {:?} at {server:?}", self.subject)
     }
 }
 
@@ -202,29 +230,17 @@ fn effect_of(call: &Call, alone: Effect) -> Effect {
     if ["inputResponses", "requestState"].iter().any(has) { Effect::Unsafe } else { alone }
 }
 
-/// The response of a server, and the name of that server.
+/// The response to a tool call of a program, which is no MCP client.
 #[derive(Debug, Clone)]
-pub struct Called<R = Reply> {
-    /// The server that sent it.
+pub struct Called {
+    /// The server that answered.
     pub server: Arc<str>,
-    /// The subject under its name at that server.
+    /// The tool under its name at that server.
     pub subject: Arc<str>,
-    /// The response: a [`ResponseBody`], or the [`Reply`] that was collected from it.
-    pub reply: R,
-    /// The revision of the response.
-    pub version: Version,
-    /// Time from the request to the response, including waiting and retries. For a stream, the time until its
-    /// beginning.
+    /// The whole response.
+    pub reply: Reply,
+    /// Time from the request to the response, including waiting and retries.
     pub elapsed: Duration,
-}
-
-impl Called<ResponseBody> {
-    /// Waits for the rest of the response. Only tool results are streamed, so a failure names the tool.
-    pub async fn collect(self) -> Result<Called, Error> {
-        let Self { server, subject, reply, version, elapsed } = self;
-        let reply = reply.collect().await.map_err(|source| failed(&server, Some(&subject), source))?;
-        Ok(Called { server, subject, reply, version, elapsed })
-    }
 }
 
 #[cfg(test)]
@@ -236,10 +252,6 @@ mod tests {
     fn call(params: &str) -> Box<Call> {
         let params = Raw::parse(&Bytes::from(params.to_owned())).expect("JSON");
         Box::new(Call::of_gateway(method::TOOLS_CALL, Some(params)))
-    }
-
-    fn place() -> ServerResource {
-        ServerResource { server: "s".into(), uri: "test://x".into() }
     }
 
     fn route() -> Route {
@@ -262,8 +274,8 @@ mod tests {
             (r#","requestState":"s""#, Effect::Unsafe),
         ] {
             let call = call(&format!(r#"{{"uri":"test://x"{more}}}"#));
-            let routed = RoutedRequest::of_resource(&place(), "test://x", call);
-            assert_eq!(routed.call.effect, effect, "{more}");
+            let sent = read_call(call, "uri", "test://x", "test://x");
+            assert_eq!(sent.effect, effect, "{more}");
         }
     }
 
@@ -273,7 +285,7 @@ mod tests {
         for effect in [Effect::ReadOnly, Effect::Idempotent, Effect::Unsafe] {
             let of = |more: &str| {
                 let call = call(&format!(r#"{{"name":"t"{more}}}"#));
-                RoutedRequest::of_tool(&route(effect), "t", call).call.effect
+                tool_call(&route(effect), "t", call).effect
             };
             assert_eq!(of(""), effect);
             assert_eq!(of(r#","inputResponses":{}"#), Effect::Unsafe);
@@ -284,21 +296,19 @@ mod tests {
     #[test]
     fn what_is_mirrored_stands_once() {
         let deep = HeaderParam { header: "Region".into(), path: vec!["at".into(), "region".into()] };
-        let target = |arguments: &str| {
-            let route = Route { header_params: [deep.clone()].into(), ..route() };
-            RoutedRequest::of_tool(&route, "t", call(&format!(r#"{{"name":"t","arguments":{arguments}}}"#)))
+        let found = |arguments: &str| {
+            let call = call(&format!(r#"{{"name":"t","arguments":{arguments}}}"#));
+            repeated(&call, std::slice::from_ref(&deep)).is_some()
         };
         for fine in [r#"{"at":{"region":"us"},"x":1,"x":2}"#, "{}", r#"{"at":{}}"#] {
-            assert!(target(fine).check_unambiguous(std::slice::from_ref(&deep)).is_ok(), "{fine}");
+            assert!(!found(fine), "{fine}");
         }
         for twice in [
             r#"{"at":{"region":"us","region":"eu"}}"#,
             r#"{"at":{"region":"us","reg\u0069on":"us"}}"#,
             r#"{"at":{"region":"us"},"at":{}}"#,
         ] {
-            let refused = target(twice).check_unambiguous(std::slice::from_ref(&deep)).expect_err(twice);
-            let told = refused.to_string();
-            assert!(told.contains("\"arguments.at.region\"") && told.contains("once"), "{told}");
+            assert!(found(twice), "{twice}");
         }
     }
 
@@ -306,22 +316,21 @@ mod tests {
     fn routing_keeps_the_principal_of_a_call() {
         let mut call = call(r#"{"uri":"test://x"}"#);
         call.principal = Some("key:ann".into());
-        let routed = RoutedRequest::of_resource(&place(), "test://x", call);
-        assert_eq!(routed.call.principal.as_deref(), Some("key:ann"));
+        let sent = read_call(call, "uri", "test://x", "test://x");
+        assert_eq!(sent.principal.as_deref(), Some("key:ann"));
     }
 
     #[test]
     fn a_name_that_the_server_uses_too_changes_no_byte() {
         let read = r#"{ "uri" : "test:\/\/x","n":1e400}"#;
-        assert_eq!(RoutedRequest::of_resource(&place(), "test://x", call(read)).params().as_str(), read);
-        let renamed = RoutedRequest::of_resource(&place(), "test://s/x", call(read)).params();
-        assert_eq!(renamed.as_str(), r#"{ "uri" : "test://x","n":1e400}"#);
+        let params = |call: Box<Call>| call.params.expect("parameters").as_str().to_owned();
+        assert_eq!(params(read_call(call(read), "uri", "test://x", "test://x")), read);
+        let renamed = params(read_call(call(read), "uri", "test://s/x", "test://x"));
+        assert_eq!(renamed, r#"{ "uri" : "test://x","n":1e400}"#);
         let complete = call(r#"{"ref":{"x":1.0,"name":"s__p","type":"ref/prompt"},"argument":null}"#);
-        let completed = RoutedRequest::of_completion(&"s".into(), ("name", "s__p", "p"), complete);
         assert_eq!(
-            completed.params().as_str(),
+            params(completion_call(complete, "name", "s__p", "p")),
             r#"{"ref":{"x":1.0,"name":"p","type":"ref/prompt"},"argument":null}"#
         );
-        assert_eq!(&*completed.subject, "p");
     }
 }

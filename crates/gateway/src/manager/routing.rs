@@ -15,7 +15,7 @@ use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::views::Viewer;
 use super::{Manager, failed_at};
-use crate::manager::routed_request::RoutedRequest;
+use crate::manager::routed_request::{RoutedRequest, completion_call, read_call};
 use json::Raw;
 use protocol::{method, sanitize};
 use runtime::worker::now;
@@ -41,8 +41,8 @@ impl Manager {
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
         let begun = now();
-        let route = self.named(viewer.into(), (Named::Tool, name), patience).await?;
-        Ok(RoutedRequest { begun, ..RoutedRequest::of_tool(&route, name, call.into()) })
+        let (snapshot, route) = self.named(viewer.into(), (Named::Tool, name), patience).await;
+        Ok(RoutedRequest { begun, ..RoutedRequest::of_tool(snapshot, &*route?, name, call.into())? })
     }
 
     /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
@@ -54,8 +54,29 @@ impl Manager {
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
         let begun = now();
-        let route = self.named(viewer.into(), (Named::Prompt, name), patience).await?;
-        Ok(RoutedRequest { begun, ..RoutedRequest::of_prompt(&route, name, call.into()) })
+        let (snapshot, route) = self.named(viewer.into(), (Named::Prompt, name), patience).await;
+        let route = route?;
+        let call = read_call(call.into(), "name", name, &route.subject);
+        let routed = RoutedRequest::new(snapshot, &route.server, Arc::clone(&route.subject), call)?;
+        Ok(RoutedRequest { begun, ..routed })
+    }
+
+    /// Makes a request of the client of `call` about `subject` at `server`, whose time begins now.
+    pub(crate) fn request_at(
+        &self,
+        server: &str,
+        subject: Arc<str>,
+        call: Box<Call>,
+    ) -> Result<RoutedRequest, Error> {
+        RoutedRequest::new(self.seen_by(call.affinity.as_ref()), server, subject, call)
+    }
+
+    /// Looks up the server of `request` again, for a further request of the same call. Meanwhile the configuration may be
+    /// another one, and the tool may be held.
+    pub(crate) fn renewed(&self, request: RoutedRequest) -> Result<RoutedRequest, Error> {
+        let snapshot = self.seen_by(request.call.affinity.as_ref());
+        let server = Arc::clone(snapshot.server(request.server_name())?);
+        Ok(RoutedRequest { snapshot, server, ..request })
     }
 
     /// Returns the requests of `call`, which reads `uri`. If no server lists it, these are several to try in order, the
@@ -72,11 +93,12 @@ impl Manager {
             method::DIRECTORY_READ => snapshot.directory_places(viewer.scope, uri),
             _ => snapshot.places(viewer.scope, uri),
         };
-        let places = some(self.when_settled(viewer, None, look).await?, uri)?;
-        Ok(places
-            .iter()
-            .map(|place| RoutedRequest::of_resource(place, uri, Box::new(call.clone())))
-            .collect())
+        let (snapshot, places) = self.when_settled(viewer, None, look).await;
+        let request = |place: &ServerResource| {
+            let call = read_call(Box::new(call.clone()), "uri", uri, &place.uri);
+            RoutedRequest::new(Arc::clone(&snapshot), &place.server, place.uri.as_str().into(), call)
+        };
+        some(places?, uri)?.iter().map(request).collect()
     }
 
     /// Checks that the entry of a skill which `server` sent outside of its list is not another one than the trusted one.
@@ -100,9 +122,9 @@ impl Manager {
         patience: Option<Duration>,
     ) -> Result<Vec<ServerResource>, Error> {
         let viewer = viewer.into();
-        let found =
-            self.when_settled(viewer, patience, |snapshot| snapshot.places(viewer.scope, uri)).await?;
-        some(found, uri)
+        let (_, found) =
+            self.when_settled(viewer, patience, |snapshot| snapshot.places(viewer.scope, uri)).await;
+        some(found?, uri)
     }
 
     /// Subscribes a client to `subject` until the [`Watching`] is dropped, and returns it with the server's
@@ -129,36 +151,27 @@ impl Manager {
     ) -> Result<Vec<RoutedRequest>, Error> {
         match reference {
             Reference::Prompt(name) => {
-                let route = self.named(viewer.into(), (Named::Prompt, name), None).await?;
-                let renamed = ("name", name.as_str(), &*route.subject);
-                Ok(vec![RoutedRequest::of_completion(&route.server, renamed, Box::new(call.clone()))])
+                let (snapshot, route) = self.named(viewer.into(), (Named::Prompt, name), None).await;
+                let route = route?;
+                let call = completion_call(Box::new(call.clone()), "name", name, &route.subject);
+                Ok(vec![RoutedRequest::new(snapshot, &route.server, Arc::clone(&route.subject), call)?])
             }
             Reference::Resource(uri) => {
                 let viewer = viewer.into();
                 let look = |snapshot: &Snapshot| snapshot.template_places(viewer.scope, uri);
-                let places = some(self.when_settled(viewer, None, look).await?, uri)?;
+                let (snapshot, places) = self.when_settled(viewer, None, look).await;
                 let request = |place: &ServerResource| {
-                    RoutedRequest::of_completion(
-                        &place.server,
-                        ("uri", uri, &place.uri),
-                        Box::new(call.clone()),
-                    )
+                    let call = completion_call(Box::new(call.clone()), "uri", uri, &place.uri);
+                    RoutedRequest::new(Arc::clone(&snapshot), &place.server, place.uri.as_str().into(), call)
                 };
-                Ok(places.iter().map(request).collect())
+                some(places?, uri)?.iter().map(request).collect()
             }
         }
     }
 
     /// Returns the owner of the tool `name` for `viewer`. Waits for servers that are still starting.
     pub async fn route(&self, viewer: impl Into<Viewer<'_>>, name: &str) -> Result<Arc<Route>, Error> {
-        self.named(viewer.into(), (Named::Tool, name), None).await
-    }
-
-    /// Whether a tool of a scope repeats parameters in headers. This includes tools that may appear while
-    /// servers are still starting.
-    pub fn may_mirror(&self, scope: &Scope) -> bool {
-        let snapshot = self.published.snapshot.load();
-        !snapshot.is_settled(scope) || snapshot.catalog(scope).is_ok_and(|catalog| catalog.mirrors())
+        self.named(viewer.into(), (Named::Tool, name), None).await.1
     }
 
     async fn named(
@@ -166,28 +179,26 @@ impl Manager {
         viewer: Viewer<'_>,
         (kind, name): (Named, &str),
         patience: Option<Duration>,
-    ) -> Result<Arc<Route>, Error> {
+    ) -> (Arc<Snapshot>, Result<Arc<Route>, Error>) {
         let scope = viewer.scope;
         self.when_settled(viewer, patience, |snapshot| snapshot.route(scope, kind, name)).await
     }
 
-    /// Returns what `look` finds. If it finds nothing while servers connect for the first time, this waits
-    /// for them, at most until `patience` ends.
+    /// Returns what `look` finds, and the snapshot in which it looked last. If it finds nothing while servers connect for
+    /// the first time, this waits for them, at most until `patience` ends.
     async fn when_settled<T: Finding>(
         &self,
         viewer: Viewer<'_>,
         patience: Option<Duration>,
         look: impl Fn(&Snapshot) -> T,
-    ) -> T {
+    ) -> (Arc<Snapshot>, T) {
         // Usually the name is found, and no wait has to be prepared.
-        let view = self.view(viewer.affinity);
-        let snapshot = self.published.snapshot.load();
-        let seen = view.as_ref().unwrap_or(&snapshot);
-        let found = look(seen);
-        if !found.may_come(seen, viewer.scope) {
-            return found;
+        let snapshot = self.seen_by(viewer.affinity);
+        let found = look(&snapshot);
+        if !found.may_come(&snapshot, viewer.scope) {
+            return (snapshot, found);
         }
-        drop((view, snapshot)); // they would keep old ones while this waits
+        drop(snapshot); // it would keep an old one while this waits
         let patience = self.patience_ends(patience);
         let mut changes = self.changes();
         loop {
@@ -195,10 +206,10 @@ impl Manager {
             let snapshot = self.seen_by(viewer.affinity);
             let found = look(&snapshot);
             if !found.may_come(&snapshot, viewer.scope) {
-                return found;
+                return (snapshot, found);
             }
             if !matches!(tokio::time::timeout_at(patience, changes.changed()).await, Ok(Ok(()))) {
-                return found;
+                return (snapshot, found);
             }
         }
     }

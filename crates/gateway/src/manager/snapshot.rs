@@ -86,7 +86,7 @@ impl Revisions {
 /// The servers and the catalogs of one moment.
 #[derive(Clone)]
 pub struct Snapshot {
-    servers: Vec<Server>,
+    servers: Vec<Arc<Server>>,
     by_name: HashMap<Arc<str>, usize>,
     catalog: Arc<Catalog>,
     /// The servers that have had each name.
@@ -102,7 +102,7 @@ impl Snapshot {
     pub(super) fn new(upstreams: Vec<Arc<Upstream>>) -> Self {
         let by_name = upstreams.iter().enumerate().map(|(i, u)| (u.config().name.clone(), i)).collect();
         Self {
-            servers: upstreams.into_iter().map(Server::new).collect(),
+            servers: upstreams.into_iter().map(Server::new).map(Arc::new).collect(),
             by_name,
             catalog: Arc::default(),
             history: Arc::default(),
@@ -118,12 +118,12 @@ impl Snapshot {
     }
 
     /// Returns the servers, in the order of the configuration file.
-    pub fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[Arc<Server>] {
         &self.servers
     }
 
     /// Returns the server `name`.
-    pub fn server(&self, name: &str) -> Result<&Server, Error> {
+    pub fn server(&self, name: &str) -> Result<&Arc<Server>, Error> {
         self.server_called(name).ok_or_else(|| {
             Error::server_not_found(name, self.servers.iter().map(|s| s.upstream.config().name.as_ref()))
         })
@@ -152,7 +152,7 @@ impl Snapshot {
 
     /// Whether a server of a scope was not reached yet, so that its offer is unknown.
     pub(crate) fn has_unreached(&self, scope: &Scope) -> bool {
-        let is_unheard = |server: &Server| !server.is_heard && server.upstream.config().enabled;
+        let is_unheard = |server: &Arc<Server>| !server.is_heard && server.upstream.config().enabled;
         self.servers_in(scope).iter().any(is_unheard)
     }
 
@@ -184,7 +184,7 @@ impl Snapshot {
     pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<Arc<Offer>>) -> Self {
         let mut next = self.clone();
         let Some(&index) = self.by_name.get(name) else { return next };
-        let server = &mut next.servers[index];
+        let server = Arc::make_mut(&mut next.servers[index]);
         server.settled = true;
         let Some(offer) = offer else { return next };
         let before = server.offer.replace(offer);
@@ -206,7 +206,7 @@ impl Snapshot {
         let trust = there.trust.approved(approval, &there.upstream.config().name, offered)?;
         let mut next = self.clone();
         next.release_names(server, approval);
-        let server = &mut next.servers[self.by_name[server]];
+        let server = Arc::make_mut(&mut next.servers[self.by_name[server]]);
         server.trust = Arc::new(trust);
         server.read_offer(config, None);
         next.merge(config);
@@ -223,7 +223,7 @@ impl Snapshot {
         forgotten: Option<&str>,
     ) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
-        for server in &mut next.servers {
+        for server in next.servers.iter_mut().map(Arc::make_mut) {
             let name = Arc::clone(&server.upstream.config().name);
             let before = self.server(&name).ok().filter(|_| forgotten != Some(&*name));
             match (before, known.get(&name)) {
@@ -244,7 +244,7 @@ impl Snapshot {
     /// Returns the snapshot in which `lists` of `server` count as changed.
     pub(super) fn announced(&self, server: &str, lists: Lists) -> Self {
         let mut next = self.clone();
-        next.servers[self.by_name[server]].revisions.count(lists);
+        Arc::make_mut(&mut next.servers[self.by_name[server]]).revisions.count(lists);
         next.revisions.count(lists);
         next
     }
@@ -253,7 +253,7 @@ impl Snapshot {
     fn merge(&mut self, config: &Config) {
         let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
         let style = style(config, config.tool_names, &servers);
-        let merged = catalog(self.servers.iter(), style, Arc::make_mut(&mut self.history));
+        let merged = catalog(self.servers.iter().map(Arc::as_ref), style, Arc::make_mut(&mut self.history));
         let merged = Arc::new(merged);
         self.revisions.count(changed(&merged, &self.catalog));
         self.catalog = merged;

@@ -9,10 +9,8 @@
 
 use json::Raw;
 use protocol::error::code;
-use protocol::{ErrorObject, Reply, elicitation, method};
+use protocol::{Era, ErrorCode, ErrorObject, Problem, Reply, elicitation, method};
 use upstream::Call;
-
-use crate::invalid_answer::invalid_answer;
 
 /// The member of a result that made a task.
 const TASK: &str = "task";
@@ -44,6 +42,10 @@ fn refused() -> ErrorObject {
     invalid_answer(
         "the server asks to open a page that is not an http or https URL without credentials, so it was not passed on",
     )
+}
+
+fn invalid_answer(text: &str) -> ErrorObject {
+    Problem::new(ErrorCode::InvalidAnswer, text).error(Era::Modern)
 }
 
 fn without_task(call: &Call, is_modern: bool, result: Raw) -> Reply {

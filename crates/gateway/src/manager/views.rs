@@ -17,7 +17,7 @@ use super::snapshot::{Offers, Snapshot};
 use super::{Manager, STARTUP_GRACE, Scope};
 use json::Raw;
 use protocol::{Era, LogLevel, method};
-use upstream::{Affinity, Call, Offer, Owner, Upstream, WaitFor, any_logins};
+use upstream::{Affinity, Call, Offer, Upstream, WaitFor};
 
 /// A client or a program that looks a name up.
 #[derive(Debug, Clone, Copy)]
@@ -127,19 +127,6 @@ impl Manager {
         Some(offer.peer.version.era())
     }
 
-    /// Returns the era of a server, from its last offer. Also returns whether its results may contain
-    /// resource URIs that several servers have, in the view of `viewer`.
-    pub(crate) fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
-        let judged = |snapshot: &Snapshot| {
-            let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
-            (offer.map(|offer| offer.peer.version.era()), snapshot.can_clash(viewer.scope))
-        };
-        match self.view(viewer.affinity) {
-            Some(view) => judged(&view),
-            None => judged(&self.published.snapshot.load()),
-        }
-    }
-
     pub(super) fn grace_ends(&self) -> Instant {
         self.snapshot().started() + STARTUP_GRACE
     }
@@ -151,7 +138,7 @@ impl Manager {
 
     /// The snapshot for programs of `principal`, after a wait for its connections to servers where each principal logs in.
     pub async fn seen_by_program(&self, principal: &Arc<str>, scope: &Scope) -> Arc<Snapshot> {
-        if !any_logins() {
+        if !self.has_logins() {
             return self.snapshot();
         }
         let affinity = Affinity::of_program(Arc::clone(principal), None);
@@ -173,7 +160,7 @@ impl Manager {
     /// Whether a first request of `viewer`, also a list, has to wait for servers where each principal logs in
     /// ([`Manager::attend`]): they list nothing without a login.
     pub fn has_to_attend(&self, viewer: Viewer<'_>) -> bool {
-        let Some(affinity) = viewer.affinity.filter(|_| any_logins()) else { return false };
+        let Some(affinity) = viewer.affinity.filter(|_| self.has_logins()) else { return false };
         let snapshot = self.published.snapshot.load();
         let mut servers = snapshot.servers_in(viewer.scope).iter().map(|server| &server.upstream);
         servers.any(|server| {
@@ -222,14 +209,6 @@ impl Manager {
     /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits for what is `awaited`
     /// of each. With `only` it is that one server, wherever its clients log in.
     pub async fn attend(&self, scope: &Scope, call: &Call, only: Option<&str>, awaited: WaitFor) {
-        let call = Call {
-            sender: call.sender.clone(),
-            era: call.era,
-            owner: Owner::GATEWAY,
-            affinity: call.affinity.clone(),
-            principal: call.principal.clone(),
-            ..Call::of_gateway(method::TOOLS_LIST, None)
-        };
         let snapshot = self.snapshot();
         let is_meant = |upstream: &Upstream| match only {
             Some(only) => *upstream.config().name == *only,
@@ -237,7 +216,7 @@ impl Manager {
         };
         let upstreams = snapshot.servers_in(scope).iter().map(|server| &server.upstream);
         let attended =
-            upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(&call, awaited));
+            upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(call, awaited));
         futures_util::future::join_all(attended).await;
     }
 }

@@ -5,13 +5,13 @@
 
 use super::super::caller::Caller;
 use super::super::{Gateway, error};
-use super::call_of;
-use crate::manager::{RoutedRequest, Scope};
+use super::{call_of, performed};
+use crate::manager::Scope;
 use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{ErrorCode, ErrorObject, Method, Reply, method};
-use upstream::Outlet;
+use upstream::{Outlet, ServerResponse};
 
 /// The purpose to which cursors are sealed.
 const PURPOSE: &str = "tasks/list";
@@ -58,10 +58,11 @@ async fn page(
     let mut call = call_of(caller);
     (call.method, call.effect) = (Method::constant(method::TASKS_LIST), Effect::ReadOnly);
     call.params = Some(Raw::empty_object().edit(&[("cursor", cursor.as_ref())]));
-    let done =
-        gateway.manager.call(&RoutedRequest::new(server.into(), "".into(), call), &Outlet::none()).await;
+    let request = gateway.manager.request_at(server, "".into(), call);
     // A server that is unavailable, or does not list tasks, must not hide those of the others.
-    let Some(Ok(result)) = done.as_ref().ok().and_then(|done| done.reply.as_buffered()) else {
+    let Ok(ServerResponse { body: Ok(result), .. }) =
+        performed(&gateway.manager, request, &Outlet::none()).await
+    else {
         return Ok((Vec::new(), None));
     };
     let ids = gateway.task_ids.of(&caller.principal, server);

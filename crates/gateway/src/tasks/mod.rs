@@ -22,13 +22,13 @@ use super::caller::Caller;
 use super::era::task::{self, EXTENSION};
 use super::error::InvalidParam;
 use super::{Gateway, era, error};
-use crate::manager::{Called, Error, Manager, RoutedRequest};
+use crate::manager::{Error, Manager, RoutedRequest};
 use auth::Action;
 use json::Raw;
 use protocol::error::code;
 use protocol::feature::Effect;
 use protocol::{Era, ErrorCode, ErrorObject, Method, Reply, method};
-use upstream::{Call, Outlet};
+use upstream::{Call, Outlet, ServerResponse};
 
 use ids::Found;
 pub(super) use ids::TaskIds;
@@ -119,21 +119,22 @@ pub(super) fn has_extension(capabilities: &Raw) -> bool {
 
 impl TaskRequest<'_> {
     /// Sends the request `name` about the task.
-    async fn perform(&self, name: &'static str) -> Result<Called, ErrorObject> {
-        let request = about(call_of(self.caller), self.found, name, self.params.clone());
-        let done = performed(&self.gateway.manager, &request, &Outlet::none()).await;
+    async fn perform(&self, name: &'static str) -> Result<ServerResponse<Reply>, ErrorObject> {
+        let manager = &self.gateway.manager;
+        let call = about(call_of(self.caller), name, self.params.clone());
+        let done = performed(manager, request(manager, self.found, call), &Outlet::none()).await;
         done.map_err(|failure| error::object(&failure, self.caller.version.era()))
     }
 
     async fn get_modern(&self) -> Reply {
         let done = self.perform(method::TASKS_GET).await?;
-        let task = done.reply?;
+        let task = done.body?;
         if done.version.is_modern() {
             return Ok(task);
         }
         match status(&task).as_str() {
             "completed" | "failed" => {
-                let outcome = self.perform(method::TASKS_RESULT).await?.reply;
+                let outcome = self.perform(method::TASKS_RESULT).await?.body;
                 Ok(task::finished(&task, &outcome))
             }
             "input_required" => Err(error::input(
@@ -148,7 +149,7 @@ impl TaskRequest<'_> {
 
     async fn get_legacy(&self) -> Reply {
         let done = self.perform(method::TASKS_GET).await?;
-        let task = done.reply?;
+        let task = done.body?;
         Ok(if done.version.is_modern() { task::task_to_legacy(&task) } else { task })
     }
 
@@ -160,18 +161,18 @@ impl TaskRequest<'_> {
                 "the server of this task speaks 2025-11-25, where input is given on the stream that asks for it",
             ));
         }
-        done.reply
+        done.body
     }
 
     async fn cancel_modern(&self) -> Reply {
         let done = self.perform(method::TASKS_CANCEL).await?;
         if done.version.is_modern() {
-            return done.reply;
+            return done.body;
         }
-        match done.reply {
+        match done.body {
             // In that era an ended task cannot be cancelled. In this one that is a success.
             Err(refusal) if refusal.code() == code::INVALID_PARAMS => {
-                let known = self.perform(method::TASKS_GET).await?.reply;
+                let known = self.perform(method::TASKS_GET).await?.body;
                 known.map(|_| Raw::empty_object()).map_err(|_| refusal)
             }
             reply => reply.map(|_| Raw::empty_object()),
@@ -181,21 +182,22 @@ impl TaskRequest<'_> {
     async fn cancel_legacy(&self) -> Reply {
         let done = self.perform(method::TASKS_CANCEL).await?;
         if !done.version.is_modern() {
-            return done.reply;
+            return done.body;
         }
-        done.reply?;
+        done.body?;
         self.get_legacy().await
     }
 
     /// Waits for the result of the task.
     async fn result(&self, outlet: &Outlet) -> Reply {
-        let request = about(call_of(self.caller), self.found, method::TASKS_RESULT, self.params.clone());
-        let request = RoutedRequest { timeout: Some(LIMIT), ..request };
         let manager = &self.gateway.manager;
+        let call = about(call_of(self.caller), method::TASKS_RESULT, self.params.clone());
+        let request = request(manager, self.found, call);
+        let request = request.map(|request| RoutedRequest { timeout: Some(LIMIT), ..request });
         let ids = self.gateway.task_ids.of(&self.caller.principal, &self.found.server);
-        let done = relay::perform(manager, &request, outlet, ids).await;
+        let done = relay::perform(manager, request, outlet, ids).await;
         let done = done.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
-        match done.reply {
+        match done.body {
             Err(refusal) if done.version.is_modern() && refusal.code() == code::METHOD_NOT_FOUND => {
                 waiting::outcome(self.gateway, self.caller, self.found, outlet).await
             }
@@ -204,8 +206,8 @@ impl TaskRequest<'_> {
     }
 }
 
-/// Makes a request about a task, for the client of `call`.
-fn about(mut call: Box<Call>, found: &Found, name: &'static str, params: Raw) -> RoutedRequest {
+/// Makes the call `name` about a task, for the client of `call`.
+fn about(mut call: Box<Call>, name: &'static str, params: Raw) -> Box<Call> {
     let effect = match name {
         method::TASKS_UPDATE => Effect::Unsafe,
         method::TASKS_CANCEL => Effect::Idempotent,
@@ -213,7 +215,12 @@ fn about(mut call: Box<Call>, found: &Found, name: &'static str, params: Raw) ->
     };
     (call.method, call.params, call.effect) = (Method::constant(name), Some(params), effect);
     (call.header_params, call.terms) = (Arc::default(), None);
-    RoutedRequest::new(Arc::clone(&found.server), found.id.as_str().into(), call)
+    call
+}
+
+/// Makes a request about the task `found`.
+fn request(manager: &Manager, found: &Found, call: Box<Call>) -> Result<RoutedRequest, Error> {
+    manager.request_at(&found.server, found.id.as_str().into(), call)
 }
 
 /// Makes a call of the caller that declares the tasks extension to a modern server.
@@ -229,9 +236,15 @@ fn status(task: &Raw) -> String {
 
 /// Returns the result of a call that may have created a task, with the client's id of it. `is_asked` says
 /// whether the client can follow one.
-pub(super) fn created(gateway: &Gateway, caller: &Caller, done: &Called, is_asked: bool) -> Option<Raw> {
-    let result = done.reply.as_ref().ok()?;
-    let ids = gateway.task_ids.of(&caller.principal, &done.server);
+pub(super) fn created(
+    gateway: &Gateway,
+    caller: &Caller,
+    server: &Arc<str>,
+    done: &ServerResponse<Reply>,
+    is_asked: bool,
+) -> Option<Raw> {
+    let result = done.body.as_ref().ok()?;
+    let ids = gateway.task_ids.of(&caller.principal, server);
     match (done.version.era(), caller.version.era()) {
         (Era::Modern, Era::Modern) => result.part("resultType")?.says("task").then(|| ids.exposed(result)),
         _ if !is_asked => None,
@@ -240,7 +253,7 @@ pub(super) fn created(gateway: &Gateway, caller: &Caller, done: &Called, is_aske
         (Era::Legacy, Era::Legacy) => {
             let task = result.get("task").filter(|task| task.get("taskId").is_some())?;
             if let Some(id) = task.get_as::<String>("taskId") {
-                gateway.expect_task(caller, &done.server, &id, &ids.expose(&id));
+                gateway.expect_task(caller, server, &id, &ids.expose(&id));
             }
             Some(inner(result, ids))
         }
@@ -252,11 +265,13 @@ fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
     ids.related(&task.map_or_else(|| result.clone(), |task| result.with("task", &task)))
 }
 
-type CallResult = Result<Called, Error>;
+/// The whole response to a request.
+pub(crate) type CallResult = Result<ServerResponse<Reply>, Error>;
 
 /// Sends a request about a task. Returns the whole response.
-async fn performed(manager: &Manager, request: &RoutedRequest, outlet: &Outlet) -> CallResult {
-    manager.call(request, outlet).await?.collect().await
+async fn performed(manager: &Manager, request: Result<RoutedRequest, Error>, outlet: &Outlet) -> CallResult {
+    let request = request?;
+    request.whole(manager.call(&request, outlet).await?).await
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::ids::Ids;
 use super::{CallResult, performed};
-use crate::manager::{Manager, RoutedRequest};
+use crate::manager::{Error, Manager, RoutedRequest};
 use json::Raw;
 use protocol::Notification;
 use runtime::memory::Account;
@@ -17,12 +17,13 @@ const NOTICES: usize = 128;
 /// Makes the request.
 pub(super) async fn perform(
     manager: &Manager,
-    request: &RoutedRequest,
+    request: Result<RoutedRequest, Error>,
     outlet: &Outlet,
     ids: Ids<'_>,
 ) -> CallResult {
+    let request = request?;
     let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
-    let call = performed(manager, request, &own);
+    let call = performed(manager, Ok(request), &own);
     tokio::pin!(call);
     let mut questions = FuturesUnordered::new();
     let done = loop {

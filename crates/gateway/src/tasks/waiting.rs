@@ -10,14 +10,14 @@ use super::super::caller::Caller;
 use super::super::era::task::{self, EXTENSION};
 use super::super::{Gateway, error};
 use super::ids::Found;
-use super::{CallResult, LIMIT, about, call_of, performed, status};
-use crate::manager::{Called, Manager, RoutedRequest};
+use super::{CallResult, LIMIT, about, call_of, performed, request, status};
+use crate::manager::{Manager, RoutedRequest};
 use crate::required_input::RequiredInput;
 use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorCode, Reply, method};
 use runtime::shutdown::Shutdown;
-use upstream::{Call, Outlet};
+use upstream::{Call, Outlet, ServerResponse};
 
 /// Shortest and longest pause between two status checks, whatever the server asks for.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -47,12 +47,12 @@ pub(crate) fn is_required(reply: &Reply) -> bool {
 pub(crate) async fn waited_for(
     gateway: &Gateway,
     caller: &Caller,
-    done: &Called,
+    (server, reply): (&Arc<str>, &Reply),
     outlet: &Outlet,
 ) -> Option<Reply> {
-    let result = done.reply.as_ref().ok()?;
+    let result = reply.as_ref().ok()?;
     result.text("resultType").filter(|kind| kind == "task")?;
-    let found = Found { server: Arc::clone(&done.server), id: result.get_as("taskId")? };
+    let found = Found { server: Arc::clone(server), id: result.get_as("taskId")? };
     let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, call_of(caller));
     let outcome = outcome(gateway, caller, &found, outlet).await;
     abandoned.keep();
@@ -65,18 +65,18 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
     let mut answered = HashSet::new();
     let end = Instant::now() + LIMIT;
     while Instant::now() < end {
-        let look = about(call_of(caller), found, method::TASKS_GET, id.clone());
-        let task = perform(gateway, caller, &look).await?;
+        let look = about(call_of(caller), method::TASKS_GET, id.clone());
+        let task = perform(gateway, caller, found, look).await?;
         if let Some(outcome) = task::outcome(&task) {
             return outcome;
         }
         let wanted =
             (status(&task) == "input_required").then(|| RequiredInput::of_task(&task, &mut answered));
         if let Some(wanted) = wanted.transpose()?.flatten() {
-            let responses = wanted.asked(caller, &look.server, outlet).await?;
+            let responses = wanted.asked(caller, &found.server, outlet).await?;
             let params = id.with("inputResponses", &responses);
-            let update = about(call_of(caller), found, method::TASKS_UPDATE, params);
-            perform(gateway, caller, &update).await?;
+            let update = about(call_of(caller), method::TASKS_UPDATE, params);
+            perform(gateway, caller, found, update).await?;
             continue;
         }
         let wish = task.get_as::<u64>("pollIntervalMs").map_or(PAUSE, Duration::from_millis);
@@ -88,9 +88,10 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
     ))
 }
 
-async fn perform(gateway: &Gateway, caller: &Caller, request: &RoutedRequest) -> Reply {
-    let done = performed(&gateway.manager, request, &Outlet::none()).await;
-    done.map_err(|failure| error::object(&failure, caller.version.era()))?.reply
+async fn perform(gateway: &Gateway, caller: &Caller, found: &Found, call: Box<Call>) -> Reply {
+    let manager = &gateway.manager;
+    let done = performed(manager, request(manager, found, call), &Outlet::none()).await;
+    done.map_err(|failure| error::object(&failure, caller.version.era()))?.body
 }
 
 /// Makes a call of a modern client at a legacy server, as a task if the tool requires that. The reply is
@@ -98,25 +99,26 @@ async fn perform(gateway: &Gateway, caller: &Caller, request: &RoutedRequest) ->
 /// task itself.
 pub(crate) async fn call_as_task(
     (manager, shutdown): (Arc<Manager>, Shutdown),
-    mut request: RoutedRequest,
+    mut routed: RoutedRequest,
     is_asked: bool,
     outlet: Outlet,
 ) -> CallResult {
-    if !request.needs_task {
-        return performed(&manager, &request, &outlet).await;
+    if !routed.needs_task {
+        return performed(&manager, Ok(routed), &outlet).await;
     }
-    request.edit(&[("task", Some(&Raw::empty_object()))]);
-    let made = performed(&manager, &request, &outlet).await?;
-    let id = made.reply.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
+    routed.edit(&[("task", Some(&Raw::empty_object()))]);
+    let (server, call) = (Arc::clone(routed.server_name()), routed.call.clone());
+    let made = performed(&manager, Ok(routed), &outlet).await?;
+    let id = made.body.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
     let Some(id) = id.filter(|_| !is_asked) else { return Ok(made) };
-    let found = Found { server: Arc::clone(&made.server), id };
+    let found = Found { server, id };
     let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
-    let rest = about(request.call.clone(), &found, method::TASKS_RESULT, params);
-    let abandoned = Abandoned::new(&manager, &shutdown, &found, request.call);
-    let rest = RoutedRequest { timeout: Some(LIMIT), ..rest };
-    let done = performed(&manager, &rest, &outlet).await?;
+    let rest = request(&manager, &found, about(call.clone(), method::TASKS_RESULT, params));
+    let abandoned = Abandoned::new(&manager, &shutdown, &found, call);
+    let rest = rest.map(|rest| RoutedRequest { timeout: Some(LIMIT), ..rest });
+    let done = performed(&manager, rest, &outlet).await?;
     abandoned.keep();
-    Ok(Called { reply: done.reply.map(|result| task::without_related(&result)), ..done })
+    Ok(ServerResponse { body: done.body.map(|result| task::without_related(&result)), ..done })
 }
 
 /// A task that a call waits for. Dropping it cancels the task at its server.
@@ -125,7 +127,8 @@ struct Abandoned(Option<Cancel>);
 struct Cancel {
     manager: Arc<Manager>,
     shutdown: Shutdown,
-    request: RoutedRequest,
+    found: Found,
+    call: Box<Call>,
 }
 
 impl Abandoned {
@@ -134,7 +137,8 @@ impl Abandoned {
         Self(Some(Cancel {
             manager: Arc::clone(manager),
             shutdown: shutdown.clone(),
-            request: about(call, found, method::TASKS_CANCEL, params),
+            found: found.clone(),
+            call: about(call, method::TASKS_CANCEL, params),
         }))
     }
 
@@ -146,9 +150,10 @@ impl Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        let Some(Cancel { manager, shutdown, request }) = self.0.take() else { return };
+        let Some(Cancel { manager, shutdown, found, call }) = self.0.take() else { return };
         shutdown.spawn(async move {
-            let request = RoutedRequest { begun: Instant::now(), timeout: Some(CANCEL_LIMIT), ..request };
+            let Ok(request) = request(&manager, &found, call) else { return };
+            let request = RoutedRequest { timeout: Some(CANCEL_LIMIT), ..request };
             // The result is ignored, because no caller waits for it.
             let _ = timeout(CANCEL_LIMIT, manager.call(&request, &Outlet::none())).await;
         });

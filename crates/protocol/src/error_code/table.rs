@@ -4,7 +4,7 @@
 //! To add a code, add a row here and renew `docs/errors.md` and `openapi/` with `UPDATE_GOLDEN=1`.
 
 use super::{ErrorKind, Numbers, Retryable, Row, Surface, error_codes};
-use crate::error::code;
+use crate::rpc_code as code;
 
 /// Number `n` of Switchyard's own codes.
 const fn own(n: i64) -> Numbers {

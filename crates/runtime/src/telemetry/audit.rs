@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub use super::log_queue::{AUDIT_TARGET as TARGET, Full};
 use super::log_queue::{QUEUE, Quota, Slot};
 use super::{RequestId, untrusted, untrusted_if_any};
-use protocol::{ErrorObject, Origin, Reply};
+use protocol::{ErrorCode, Problem, Reply};
 
 /// The outcome of an action that did not end: its client left or cancelled it, or it panicked.
 const UNFINISHED: &str = "unfinished";
@@ -26,7 +26,7 @@ const CALL: &str = "call";
 pub const DONE: &str = "done";
 
 /// The pause before a retry after [`Full`].
-pub const RETRY_IN: Duration = Duration::from_secs(1);
+const RETRY_IN: Duration = Duration::from_secs(1);
 
 /// The principal of an action, and its request.
 #[derive(Debug, Clone, Copy)]
@@ -150,7 +150,10 @@ impl AuditRecord {
         match reply {
             Ok(result) if result.get_as("isError") == Some(true) => self.ended("tool_error"),
             Ok(_) => self.ended(DONE),
-            Err(error) => self.ended(code_of(error).unwrap_or_else(|| error.code().to_string())),
+            Err(error) => match error.problem() {
+                Some(problem) => self.ended(problem.code().as_str()),
+                None => self.ended(error.code().to_string()),
+            },
         }
     }
 
@@ -160,10 +163,11 @@ impl AuditRecord {
     }
 }
 
-/// The stable code of an error that Switchyard made.
-fn code_of(error: &ErrorObject) -> Option<String> {
-    let data = (error.origin() != Origin::Answer).then(|| error.data())??;
-    data.get_as("code")
+/// The refusal of an action whose line could not be written.
+impl From<Full> for Problem {
+    fn from(full: Full) -> Self {
+        Self::new(ErrorCode::AuditFull, full.to_string()).after(RETRY_IN)
+    }
 }
 
 /// Milliseconds, rounded to microseconds.

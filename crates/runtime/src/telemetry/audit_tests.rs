@@ -6,6 +6,7 @@ use tracing_subscriber::EnvFilter;
 use super::super::sink::Sink;
 use super::*;
 use json::Raw;
+use protocol::{Era, ErrorObject};
 
 /// The lines that `work` writes if the log has `filter`.
 fn lines(filter: &str, work: impl FnOnce()) -> Vec<Value> {
@@ -97,8 +98,7 @@ fn what_came_of_a_call_is_told_in_a_word_that_no_server_chooses() {
     for (reply, outcome) in [
         (Ok(result("{}").expect("JSON")), "done"),
         (Ok(result(r#"{"isError":true}"#).expect("JSON")), "tool_error"),
-        (Err(foreign("circuit_open").from_us(Origin::Refusal)), "circuit_open"),
-        (Err(foreign("circuit_open").from_us(Origin::Failure)), "circuit_open"),
+        (Err(Problem::new(ErrorCode::CircuitOpen, "no").error(Era::Legacy)), "circuit_open"),
         (Err(foreign("done")), "-32001"),
         (Err(foreign("forbidden")), "-32001"),
         (Err(ErrorObject::new(-32602, "no")), "-32602"),

@@ -1,5 +1,6 @@
 //! Selects the dialect of each request, and ends dialects that are not used.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,51 @@ pub(super) const MAX_DIALECTS: usize = 16;
 const MAX_OWN: usize = MAX_DIALECTS / 2;
 /// Retry hint if there are too many.
 const RETRY_IN: Duration = Duration::from_secs(5);
+
+/// How a group gives way to another one, in this order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum GivesWay {
+    /// No session needs it. Those without a connection and those of the principal itself come first.
+    Idle { is_foreign: bool, is_live: bool, used: Instant },
+    /// Its session was unused since then.
+    Unused(Claim, Instant),
+    /// Its client has not answered a request of the server since then.
+    Unanswered(Claim, Instant),
+    /// It was used then, or is in use.
+    Used { is_busy: bool, at: Instant },
+}
+
+/// The principal of a group, seen from the one that needs room.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    Own,
+    /// That of the principal with most, which has at least two more.
+    Most,
+    Other,
+}
+
+impl GivesWay {
+    fn idle(group: &Group, is_foreign: bool) -> Option<Self> {
+        let is_live = !group.is_empty();
+        let is_idle = !group.is_busy() && !group.belongs_to_session();
+        is_idle.then(|| Self::Idle { is_foreign: is_foreign && is_live, is_live, used: group.used() })
+    }
+
+    fn unused(group: &Group, claim: Claim, affinity: &Affinity) -> Option<Self> {
+        let since = affinity.unused_since().filter(|_| !group.is_busy())?;
+        Some(Self::Unused(claim, since))
+    }
+
+    /// A shared group has other clients, too, and does not give way.
+    fn unanswered(group: &Group, claim: Claim) -> Option<Self> {
+        group.private.as_ref()?;
+        Some(Self::Unanswered(claim, group.unanswered_since()?))
+    }
+
+    fn used(group: &Group) -> Self {
+        Self::Used { is_busy: group.is_busy(), at: group.used() }
+    }
+}
 
 impl Pool {
     /// Returns the dialect for `request`, as far as the eras of the server are known, and whether it is the base
@@ -181,107 +227,60 @@ impl State {
         }
         let alike = |group: &Group| group.private.is_some() == is_private && !group.belongs_to_session();
         let of = |group: &Group| alike(group) && group.principal.as_ref() == principal;
-        let what = "kinds of clients that share connections";
         if principal.is_some() && self.count(is_private, of) >= MAX_OWN {
-            let is_made = self.end_idle(of) || self.take_unanswered(of);
+            let is_made = self.end_first(|group| {
+                let idle = GivesWay::idle(group, false);
+                idle.or_else(|| GivesWay::unanswered(group, Claim::Own)).filter(|_| of(group))
+            });
             return if is_made { Ok(()) } else { Err(full(MAX_OWN, "kinds of clients of one principal")) };
         }
-        let is_made = is_private || self.count(false, |_| true) < MAX_DIALECTS || self.end_idle(alike);
+        let is_made = is_private
+            || self.count(false, |_| true) < MAX_DIALECTS
+            || self.end_first(|group| GivesWay::idle(group, false).filter(|_| alike(group)));
+        let what = "kinds of clients that share connections";
         if is_made { Ok(()) } else { Err(full(MAX_DIALECTS, what)) }
     }
 
-    /// Ends a process that one client has. Idle ones give way first: those of no session, and among these one of
-    /// `principal`, then that of the session that was unused for longest. The order is that of the session table: first
-    /// one of `principal`, then one of the principal with most if that has at least two more, then any. If all are in
-    /// use, one gives way whose client does not answer a request of the server, but none of a principal with as few as
-    /// `principal`. Otherwise the principal with at least two more loses one, without a running call if there is one.
+    /// Ends a process that one client has, in the order of [`GivesWay`]. One in use ends if its client does not answer a
+    /// request, and its principal has more than `principal`. It also ends if its principal has most and at least two more.
     fn make_process_room(&mut self, principal: Option<&Arc<str>>) -> bool {
-        let is_own = |group: &Group| group.principal.as_ref() == principal;
-        let is_free = |group: &Group| group.private.is_some() && !group.belongs_to_session();
-        let most = self.most_private(self.count(true, is_own));
-        self.end_idle(|group| is_free(group) && (group.is_empty() || is_own(group)))
-            || self.end_idle(is_free)
-            || self.displace(is_own)
-            || most.as_ref().is_some_and(|whose| self.displace(|group| group.principal == *whose))
-            || self.displace(|_| true)
-            || self.take_unanswered_process(principal, most.as_ref())
-            || most.is_some_and(|whose| self.take_from(whose.as_ref()))
-    }
-
-    /// Ends a process whose client does not answer a request of the server. The order is: one of `principal`, one of the
-    /// principal with `most`, one of any other principal with more than `principal`.
-    fn take_unanswered_process(
-        &mut self,
-        principal: Option<&Arc<str>>,
-        most: Option<&Option<Arc<str>>>,
-    ) -> bool {
-        let is_own = |group: &Group| group.principal.as_ref() == principal;
-        if self.take_unanswered(is_own)
-            || most.is_some_and(|whose| self.take_unanswered(|group| group.principal == *whose))
-        {
-            return true;
-        }
-        let own = self.count(true, is_own);
-        let has_more = |group: &&Group| self.count(true, |other| other.principal == group.principal) > own;
-        let theirs: Vec<Key> = self.groups.iter().filter(has_more).map(|group| group.key).collect();
-        self.take_unanswered(|group| theirs.contains(&group.key))
-    }
-
-    /// Ends the private group, of those that `may_end`, whose client has not answered a request of the server for longest.
-    /// A shared one has other clients, too.
-    fn take_unanswered(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
-        let private = self.groups.iter().filter_map(|group| Some((group, group.private.as_ref()?)));
-        let oldest = private
-            .filter(|(group, _)| may_end(group))
-            .filter_map(|(group, private)| Some((group.unanswered_since()?, group, private)))
-            .min_by_key(|(at, ..)| *at);
-        let Some((_, group, private)) = oldest else { return false };
-        group
-            .live
-            .iter()
-            .filter_map(|live| live.connection.server_requests())
-            .for_each(ServerRequests::end_unanswered);
-        let (key, affinity) = (group.key, private.affinity.clone());
-        self.remove(key);
-        affinity.displace();
-        true
-    }
-
-    /// Ends the process of `principal` that was unused for longest, although a session uses it.
-    fn take_from(&mut self, principal: Option<&Arc<str>>) -> bool {
-        let its = |group: &&Group| group.private.is_some() && group.principal.as_ref() == principal;
-        let Some(group) = self.groups.iter().filter(its).min_by_key(|group| (group.is_busy(), group.used()))
-        else {
-            return false;
-        };
-        let (key, affinity) = (group.key, group.private.as_ref().map(|private| private.affinity.clone()));
-        self.remove(key);
-        affinity.iter().for_each(Affinity::displace);
-        true
-    }
-
-    /// Returns the principal with most private connections, if it has at least two more than `own`.
-    #[allow(clippy::option_option)] // the inner one says whether there is authentication
-    fn most_private(&self, own: usize) -> Option<Option<Arc<str>>> {
-        let count = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
+        let of = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
+        let own = of(&principal.cloned());
         let private = self.groups.iter().filter(|group| group.private.is_some());
-        let richest = private.map(|group| (count(&group.principal), &group.principal)).max()?;
-        (richest.0 > own + 1).then(|| richest.1.clone())
+        let counts: HashMap<_, _> =
+            private.map(|group| (group.principal.clone(), of(&group.principal))).collect();
+        let most = counts.values().copied().max().unwrap_or_default();
+        self.end_first(|group| {
+            let affinity = &group.private.as_ref()?.affinity;
+            let has = counts[&group.principal];
+            let claim = if group.principal.as_ref() == principal {
+                Claim::Own
+            } else if has == most && has > own + 1 {
+                Claim::Most
+            } else {
+                Claim::Other
+            };
+            let may_wait = claim == Claim::Other && has <= own;
+            GivesWay::idle(group, claim != Claim::Own)
+                .or_else(|| GivesWay::unused(group, claim, affinity))
+                .or_else(|| GivesWay::unanswered(group, claim).filter(|_| !may_wait))
+                .or_else(|| (claim == Claim::Most).then(|| GivesWay::used(group)))
+        })
     }
 
-    /// Ends the session that was unused for longest, with its private connection. Only sessions whose
-    /// connection `may_end` are considered.
-    fn displace(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
-        let unused = |group: &Group| {
-            let affinity = &group.private.as_ref()?.affinity;
-            Some((affinity.unused_since()?, group.key, affinity.clone()))
-        };
-        let groups = self.groups.iter().filter(|group| !group.is_busy() && may_end(group));
-        let Some((_, key, affinity)) = groups.filter_map(unused).min_by_key(|(since, ..)| *since) else {
-            return false;
-        };
-        self.remove(key);
-        affinity.displace();
+    /// Ends the first group that gives way, and the session that it belongs to. Returns whether there was one.
+    fn end_first(&mut self, gives_way: impl Fn(&Group) -> Option<GivesWay>) -> bool {
+        let others = self.groups.iter().enumerate().filter(|(_, group)| group.key != self.base);
+        let first = others.filter_map(|(at, group)| Some((gives_way(group)?, at))).min();
+        let Some((_, at)) = first else { return false };
+        let mut group = self.groups.swap_remove(at);
+        let is_of_session = group.belongs_to_session();
+        let requests = group.live.iter().filter_map(|live| live.connection.server_requests());
+        requests.for_each(ServerRequests::end_unanswered);
+        group.retire();
+        if let Some(private) = group.private.filter(|_| is_of_session) {
+            private.affinity.displace();
+        }
         true
     }
 
@@ -289,15 +288,6 @@ impl State {
     fn count(&self, is_private: bool, is_counted: impl Fn(&Group) -> bool) -> usize {
         let alike = |group: &&Group| group.key != self.base && group.private.is_some() == is_private;
         self.groups.iter().filter(alike).filter(|group| is_counted(group)).count()
-    }
-
-    /// Ends the dialect that was unused for longest, of those that `may_end`. One without connections ends
-    /// first.
-    fn end_idle(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
-        let base = self.base;
-        let idle = self.groups.iter().filter(|group| group.key != base && !group.is_busy() && may_end(group));
-        let oldest = idle.min_by_key(|group| (!group.is_empty(), group.used())).map(|group| group.key);
-        oldest.inspect(|key| self.remove(*key)).is_some()
     }
 
     /// Returns the connected shared dialect nearest to `key`: it lacks the fewest of the client's abilities,

@@ -180,3 +180,17 @@ async fn call_whose_connect_outlasts_the_task_of_its_client_is_read_for_by_the_n
     assert_eq!((read, upstream.is_unread(call.affinity.as_ref())), (Ok(()), false));
     assert!(begun.elapsed() < 25 * SECOND, "{:?}", begun.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn call_that_connected_between_two_attempts_is_read_for_without_another_wake_up() {
+    let (fake, upstream, _shutdown) = server().await;
+    let call = client("one");
+    fake.dial(Dial::Refuse);
+    upstream.attend(&call, WaitFor::Connection).await;
+    fake.dial(Dial::Accept);
+    // The task of the client pauses after the failed attempt, and counts this call as one that it has served.
+    let begun = Instant::now();
+    let read = upstream.read_first(&call, (begun + 60 * SECOND).into(), &Outlet::none()).await;
+    assert_eq!((read, upstream.is_unread(call.affinity.as_ref())), (Ok(()), false));
+    assert!(begun.elapsed() < 8 * SECOND, "{:?}", begun.elapsed());
+}

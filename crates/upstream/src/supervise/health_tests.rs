@@ -246,26 +246,29 @@ async fn a_server_that_announces_nothing_is_asked_for_its_tools_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unchanged_list_is_announced_to_clients_only_if_a_call_announced_it() {
-    let mut scene = Scene::of(Fake::new(Version::V2025_11_25), |_| {});
-    scene.until(State::Ready).await;
-    let announced = |news: Vec<Change>| {
-        news.into_iter()
-            .filter(|change| matches!(change, Change::Announced(lists) if lists.has(List::Tools)))
-            .count()
-    };
-    for _ in 0..20 {
-        scene.server.say_changed();
-        assert_eq!(announced(scene.wait(Duration::from_secs(5)).await), 0);
+async fn an_unchanged_list_is_announced_to_clients_only_if_a_call_of_a_modern_server_announced_it() {
+    for (version, most) in [(Version::V2025_11_25, 0), (Version::V2026_07_28, 1)] {
+        let mut scene = Scene::of(Fake::new(version), |_| {});
+        scene.until(State::Ready).await;
+        let announced = |news: Vec<Change>| {
+            news.into_iter()
+                .filter(|change| matches!(change, Change::Announced(lists) if lists.has(List::Tools)))
+                .count()
+        };
+        for _ in 0..20 {
+            scene.server.say_changed();
+            assert_eq!(announced(scene.wait(Duration::from_secs(5)).await), 0);
+        }
+        let upstream = Arc::clone(&scene.upstream);
+        let slow = Answer::After(Duration::from_secs(1), Ok(Raw::empty_object()));
+        scene.server.answer_calls(slow);
+        let announcement = async {
+            sleep(Duration::from_millis(500)).await;
+            scene.server.say_changed();
+        };
+        let (called, ()) =
+            tokio::join!(Client::Hurried(Duration::from_secs(3)).call(&upstream), announcement);
+        assert_eq!(called, Some(Ok(())));
+        assert_eq!(announced(scene.wait(Duration::from_mins(2)).await), most, "{version}");
     }
-    let upstream = Arc::clone(&scene.upstream);
-    let slow = Answer::After(Duration::from_secs(1), Ok(Raw::empty_object()));
-    scene.server.answer_calls(slow);
-    let announcement = async {
-        sleep(Duration::from_millis(500)).await;
-        scene.server.say_changed();
-    };
-    let (called, ()) = tokio::join!(Client::Hurried(Duration::from_secs(3)).call(&upstream), announcement);
-    assert_eq!(called, Some(Ok(())));
-    assert_eq!(announced(scene.wait(Duration::from_mins(2)).await), 1);
 }

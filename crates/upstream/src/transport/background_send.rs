@@ -18,9 +18,11 @@ use runtime::telemetry::pace::Pace;
 
 /// The most messages that are sent in the background at a time. Further ones are dropped, because they would not help a
 /// server that accepts none.
-const AT_A_TIME: usize = 32;
+const AT_A_TIME: u32 = 32;
 /// The time limit of one message.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long the server may take for the last messages of a connection, its end included.
+pub(super) const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 /// The time limit of a response, and the most attempts while nothing of it was sent.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const ANSWER_ATTEMPTS: u32 = 3;
@@ -45,7 +47,7 @@ impl BackgroundSender {
             client: Arc::clone(client),
             head: head.clone(),
             shutdown: shutdown.clone(),
-            permits: Arc::new(Semaphore::new(AT_A_TIME)),
+            permits: Arc::new(Semaphore::new(AT_A_TIME as usize)),
             pace: Arc::default(),
             refused: Arc::new(|_| {}),
         }
@@ -74,10 +76,23 @@ impl BackgroundSender {
             return;
         };
         let background = self.clone();
-        self.shutdown.spawn_until_end(async move {
-            background.tell(message).await;
+        self.shutdown.spawn(async move {
+            let over = async {
+                background.shutdown.requested().await;
+                tokio::time::sleep(FAREWELL_LIMIT).await;
+            };
+            tokio::select! {
+                () = background.tell(message) => {}
+                () = over => {}
+            }
             drop(permit);
         });
+    }
+
+    /// Waits until the messages that were posted so far are sent, at most [`FAREWELL_LIMIT`].
+    pub(super) async fn posted(&self) {
+        let all = self.permits.acquire_many(AT_A_TIME);
+        let _ = tokio::time::timeout(FAREWELL_LIMIT, all).await;
     }
 
     /// Returns a function that sends responses while the connection is open.

@@ -33,7 +33,6 @@ use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};
 use crate::credential::{Credential, TokenSource};
 use crate::error::Error;
-use crate::state_signs;
 use json::{Part, Raw};
 use net::http::RequestBody;
 use net::lines;
@@ -118,7 +117,6 @@ fn credential(
         None => (None, None),
         Some(TokenSource::File(file)) => (Some(Credential::File(file.clone())), None),
         Some(TokenSource::OAuth(settings)) => {
-            state_signs::has_logins();
             let place = oauth::Place {
                 vault: server_context.vault.clone(),
                 network: config.network.clone(),

@@ -69,6 +69,13 @@ struct PendingRequest {
     over: CallEnd,
 }
 
+impl PendingRequest {
+    /// Whether the server may work on it, and supports its cancellation.
+    fn may_run(&self) -> bool {
+        self.written && self.purpose != Purpose::Handshake
+    }
+}
+
 /// A response and its receiver, taken out of the table.
 pub(super) struct SettledRequest {
     waiting: oneshot::Sender<Result<Reply, Error>>,
@@ -234,19 +241,34 @@ impl Pending {
         }
     }
 
-    /// Ends the channel. Every open request fails, and no other is accepted.
+    /// Ends the channel, which broke. Every open request fails, and no other is accepted.
     pub(super) fn end(&self, reason: &str) {
+        self.fail_all(reason);
+    }
+
+    /// Ends the channel as [`Pending::end`] does, and cancels the open requests at the server, which is still there.
+    pub(super) fn close(&self, reason: &str) {
+        self.fail_all(reason).into_iter().for_each(|id| (self.cancel)(id));
+    }
+
+    /// Fails every open request. Returns those that the server may work on.
+    fn fail_all(&self, reason: &str) -> Vec<u64> {
+        let mut running = Vec::new();
         let open = {
             let mut table = self.lock();
             table.ended.get_or_insert_with(|| reason.to_owned());
             std::mem::take(&mut table.open)
         };
-        for (_, open) in open {
+        for (id, open) in open {
+            if open.may_run() {
+                running.push(id);
+            }
             let reason = reason.to_owned();
             let error = if open.written { Error::Lost { reason } } else { Error::NotSent { reason } };
             // A caller that has just left does not need it.
             let _ = open.answer.send(Err(error));
         }
+        running
     }
 
     fn settle(&self, id: u64, answer: Result<Reply, Error>) -> Option<SettledRequest> {

@@ -41,6 +41,9 @@ use protocol::{Era, Message, Notification, Reply, Version, method};
 use runtime::memory::{Account, Payer};
 use runtime::shutdown::Shutdown;
 
+/// Why a connection ended that Switchyard closed.
+const CLOSED: &str = "the connection was closed";
+
 /// Reaches one server that uses this transport.
 pub(super) struct ToStream {
     name: Arc<str>,
@@ -157,6 +160,7 @@ struct SseLink {
     post: Head,
     pending: Arc<Pending>,
     questions: Questions,
+    background: BackgroundSender,
     closing: Closing,
     /// Whether the server forgot the stream.
     is_lost: Arc<AtomicBool>,
@@ -178,6 +182,7 @@ impl SseLink {
             post,
             pending: Pending::new(0, move |id| canceller.post(cancelled(id).encode())),
             questions: Questions::new(name, shutdown, answers),
+            background,
             floods: Arc::new(FloodGuard::new(name, &closing)),
             closing,
             is_lost: Arc::default(),
@@ -274,13 +279,19 @@ impl SseLink {
                 }
             }
         };
-        let reason = tokio::select! {
-            reason = work => reason,
-            () = self.end.cancelled() => "the connection was closed".into(),
-            () = shutdown.requested() => "the connection was closed".into(),
+        let lost = tokio::select! {
+            reason = work => Some(reason),
+            () = self.end.cancelled() => None,
+            () = shutdown.requested() => None,
         };
-        self.pending.end(&reason);
-        self.closing.close(reason);
+        if let Some(reason) = lost {
+            self.pending.end(&reason);
+            self.closing.close(reason);
+        } else {
+            self.pending.close(CLOSED);
+            self.closing.close(CLOSED);
+            self.background.posted().await;
+        }
         drop(stream);
         self.gone.cancel();
     }

@@ -144,8 +144,6 @@ pub struct Catalog {
     tools: NamedList,
     prompts: NamedList,
     resources: Resources,
-    /// Whether any tool repeats parameters in headers.
-    mirrors: bool,
 }
 
 impl Catalog {
@@ -153,9 +151,8 @@ impl Catalog {
     pub fn build(parts: &[Part<'_>], style: Style<'_>, history: &mut History) -> Self {
         let resources = Resources::build(parts, style.per_page, &mut history.uris);
         let tools = tools(parts, style, &resources, &mut history.tools);
-        let mirrors = tools.listing.entries().iter().any(|entry| !entry.route.header_params.is_empty());
         let prompts = prompts(parts, style, &mut history.prompts);
-        Self { tools, prompts, resources, mirrors }
+        Self { tools, prompts, resources }
     }
 
     /// Returns the names, URIs or templates that a server does not get because another server had them before.
@@ -188,11 +185,6 @@ impl Catalog {
     /// Looks up the owner of the tool `name`.
     pub fn tool(&self, name: &str) -> Lookup<'_> {
         self.tools.lookup(name)
-    }
-
-    /// Whether any tool repeats parameters in headers (2026-07-28 `basic/transports/streamable-http`).
-    pub const fn mirrors(&self) -> bool {
-        self.mirrors
     }
 
     /// Looks up the owner of the prompt `name`.

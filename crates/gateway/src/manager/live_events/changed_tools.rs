@@ -35,14 +35,14 @@ impl LiveEvents {
             if !is_enabled(server) && earlier.is_some_and(is_enabled) {
                 self.changed(name, EventContent::Server { state: State::Disabled.as_str(), reason: None });
             }
-            if let Some(what) = change(earlier, server) {
+            if let Some(what) = change(earlier.map(Arc::as_ref), server) {
                 self.changed(name, what);
             }
         }
     }
 }
 
-fn is_enabled(server: &Server) -> bool {
+fn is_enabled(server: &Arc<Server>) -> bool {
     server.upstream.config().enabled
 }
 

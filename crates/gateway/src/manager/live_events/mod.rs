@@ -22,7 +22,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use event::{CallEnd, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames, ToolCall};
-pub use watched_call::CallSource;
 
 use client_names::ClientNames;
 use runtime::memory::{Account, Charge, ChargeKind};

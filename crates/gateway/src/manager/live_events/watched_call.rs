@@ -3,17 +3,16 @@
 //! Invariants: this code runs only while somebody watches. A call whose future is dropped ends as cancelled. Arguments
 //! are recorded only if the operator allowed it, without secrets of the server, and at most [`MOST_ARGUMENTS`] of them.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::super::Manager;
 use super::super::error::Error;
-use super::super::routed_request::{Called, RoutedRequest};
+use super::super::routed_request::RoutedRequest;
 use super::{CallEnd, EventKind, LiveEvents, ToolCall};
-use runtime::telemetry::RequestId;
 use serde_json::Value;
-use upstream::{AttemptLog, EndedAttempts, ResponseBody, Upstream};
+use upstream::{CallSource, EndedAttempts, ServerResponse, Upstream};
 
 /// Most bytes of arguments in an event.
 const MOST_ARGUMENTS: usize = 4 * 1024;
@@ -22,30 +21,6 @@ const CUT: char = '…';
 /// Bytes of arguments that are searched for secrets. More than [`MOST_ARGUMENTS`], so that a secret at the end of
 /// what is shown is found as a whole.
 const SEARCHED: usize = 4 * MOST_ARGUMENTS;
-
-tokio::task_local! {
-    static SOURCE: CallSource;
-}
-
-/// The request that a call comes from.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CallSource {
-    /// The id of the HTTP request; none for a client over stdio.
-    pub request_id: Option<RequestId>,
-    /// Whether it came over REST, and not over MCP.
-    pub is_rest: bool,
-}
-
-impl CallSource {
-    /// Runs `work`, whose calls then come from this request.
-    pub fn during<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
-        SOURCE.scope(self, work)
-    }
-
-    fn current() -> Self {
-        SOURCE.try_with(|source| *source).unwrap_or_default()
-    }
-}
 
 /// A call that is watched. Dropping it records that the call was cancelled.
 struct WatchedCall<'a> {
@@ -60,10 +35,10 @@ struct WatchedCall<'a> {
 impl<'a> WatchedCall<'a> {
     /// Records the beginning of a call.
     fn begin(events: &'a LiveEvents, request: &'a RoutedRequest, arguments: Option<String>) -> Self {
-        let CallSource { request_id, is_rest } = CallSource::current();
+        let CallSource { request_id, is_rest } = request.call.source;
         let call = Arc::new(ToolCall {
             number: events.calls.fetch_add(1, Ordering::Relaxed) + 1,
-            server: Arc::clone(&request.server),
+            server: Arc::clone(request.server_name()),
             tool: Arc::clone(&request.subject),
             principal: request.call.principal.clone(),
             client: (!is_rest).then(|| events.client_names.lock().name(&request.call.sender.info)),
@@ -76,19 +51,20 @@ impl<'a> WatchedCall<'a> {
     }
 
     /// Records the end of the call.
-    fn ended(mut self, result: &Result<Called<ResponseBody>, Error>, attempts: EndedAttempts) {
+    fn ended(mut self, result: &Result<ServerResponse, Error>) {
         self.is_over = true;
+        let attempts = self.request.call.attempts.take();
         self.record(match result {
-            Ok(called) => {
-                let outcome = match called.reply.as_buffered() {
+            Ok(response) => {
+                let outcome = match response.body.as_buffered() {
                     Some(Err(_)) => "failed",
                     Some(Ok(result)) if result.get_as("isError") == Some(true) => "tool_error",
                     _ => "ok",
                 };
-                CallEnd { outcome, code: None, duration: called.elapsed, attempts }
+                CallEnd { outcome, code: None, duration: self.request.begun.elapsed(), attempts }
             }
             Err(error) => {
-                let (code, duration) = (Some(error.class().code), self.request.begun.elapsed());
+                let (code, duration) = (Some(error.code()), self.request.begun.elapsed());
                 CallEnd { outcome: "failed", code, duration, attempts }
             }
         });
@@ -144,16 +120,14 @@ impl Manager {
     pub(in super::super) async fn call_watched(
         &self,
         request: &RoutedRequest,
-        call: Pin<&mut impl Future<Output = Result<Called<ResponseBody>, Error>>>,
-    ) -> Result<Called<ResponseBody>, Error> {
-        let arguments = self.live_events().has_arguments.load(Ordering::Relaxed).then(|| {
-            let snapshot = self.snapshot();
-            arguments(request, &snapshot.server(&request.server).ok()?.upstream)
-        });
+        call: Pin<&mut impl Future<Output = Result<ServerResponse, Error>>>,
+    ) -> Result<ServerResponse, Error> {
+        let has_arguments = self.live_events().has_arguments.load(Ordering::Relaxed);
+        let arguments = has_arguments.then(|| arguments(request, &request.server.upstream));
         let watched = WatchedCall::begin(self.live_events(), request, arguments.flatten());
-        let mut logged = pin!(AttemptLog::during(call));
-        let called = logged.as_mut().await;
-        watched.ended(&called, logged.take_value().unwrap_or_default().into());
+        request.call.attempts.watch();
+        let called = call.await;
+        watched.ended(&called);
         called
     }
 }

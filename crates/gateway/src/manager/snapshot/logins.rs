@@ -16,6 +16,11 @@ use protocol::feature::List;
 use upstream::State;
 
 impl Snapshot {
+    /// Whether a server may need a login.
+    pub(in crate::manager) fn has_logins(&self) -> bool {
+        self.servers.iter().any(|server| server.upstream.logins().is_some())
+    }
+
     /// Returns the snapshot after `name` came into `state`, if that changes whether it waits for a login.
     pub(in crate::manager) fn with_state(&self, config: &Config, name: &str, state: State) -> Option<Self> {
         let server = self.server_called(name)?;
@@ -25,7 +30,7 @@ impl Snapshot {
         }
         let login = server.login_tool(is_waiting)?;
         let mut next = self.clone();
-        let server = &mut next.servers[self.by_name[name]];
+        let server = Arc::make_mut(&mut next.servers[self.by_name[name]]);
         (server.settled, server.login) = (true, Some(Arc::new(login)));
         server.read_offer(config, None);
         next.merge(config);

@@ -45,6 +45,7 @@ impl Snapshot {
         for server in &mut view.servers {
             let offer = own.get(&server.upstream.config().name);
             if let Some(offer) = offer.filter(|offer| server.offer.as_ref() != Some(offer)) {
+                let server = Arc::make_mut(server);
                 let shared = server.offer.replace(Arc::clone(offer));
                 server.offer_alone(config, shared.as_deref());
                 differs = true;
@@ -56,12 +57,16 @@ impl Snapshot {
         let seen = before.unwrap_or(self);
         for server in &mut view.servers {
             if let Ok(was) = seen.server(&server.upstream.config().name) {
-                server.revisions = was.revisions.followed(&server.catalog, &was.catalog);
+                let revisions = was.revisions.followed(&server.catalog, &was.catalog);
+                if server.revisions != revisions {
+                    Arc::make_mut(server).revisions = revisions;
+                }
             }
         }
         let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
         let style = style(config, config.tool_names, &servers);
-        view.catalog = Arc::new(catalog(view.servers.iter(), style, Arc::make_mut(&mut view.history)));
+        view.catalog =
+            Arc::new(catalog(view.servers.iter().map(Arc::as_ref), style, Arc::make_mut(&mut view.history)));
         view.revisions = seen.revisions.followed(&view.catalog, &seen.catalog);
         if view.history.count() == self.history.count() {
             view.history = Arc::clone(&self.history);
@@ -84,7 +89,8 @@ impl Snapshot {
             let Some(seen) = view.server(name).ok().filter(|_| own.contains_key(name)) else { continue };
             let before = before.and_then(|before| before.server(name).ok()).map(|before| &*before.trust);
             if let Some(trust) = server.trust.learned_from(&seen.trust, before) {
-                next.get_or_insert_with(|| self.clone()).servers[at].trust = Arc::new(trust);
+                let next = next.get_or_insert_with(|| self.clone());
+                Arc::make_mut(&mut next.servers[at]).trust = Arc::new(trust);
             }
         }
         if !Arc::ptr_eq(&view.history, &self.history) {

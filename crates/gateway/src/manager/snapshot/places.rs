@@ -2,6 +2,8 @@
 //!
 //! Not here: which server has a URI (`catalog`).
 
+use std::sync::Arc;
+
 use super::{Scope, Server, Snapshot};
 use crate::manager::catalog::{LinkBudget, Resources, ServerResource, UriServers};
 use crate::manager::error::Error;
@@ -64,7 +66,7 @@ impl Snapshot {
 
     /// Whether a server of a scope declares `what`.
     pub(crate) fn has(&self, scope: &Scope, what: impl Fn(&Peer) -> bool) -> bool {
-        let has = |server: &Server| server.offer.as_ref().is_some_and(|offer| what(&offer.peer));
+        let has = |server: &Arc<Server>| server.offer.as_ref().is_some_and(|offer| what(&offer.peer));
         self.servers_in(scope).iter().any(has)
     }
 

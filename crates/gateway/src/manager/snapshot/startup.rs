@@ -32,7 +32,7 @@ impl Snapshot {
         // In the order of the configuration file, so that each start gives the same names.
         let of_servers = config.servers.iter().filter_map(|server| known.get_key_value(&server.name));
         Arc::make_mut(&mut first.history).restore(of_servers);
-        for server in &mut first.servers {
+        for server in first.servers.iter_mut().map(Arc::make_mut) {
             if let Some(known) = known.get(&server.upstream.config().name) {
                 server.trust = Arc::clone(&known.trust);
             }
@@ -52,7 +52,7 @@ impl Snapshot {
 
     /// Whether every server has ended its first attempt to connect, and no list is still being read.
     pub(in crate::manager) fn is_complete(&self) -> bool {
-        let is_partial = |server: &Server| server.offer.as_ref().is_some_and(|offer| offer.is_partial);
+        let is_partial = |server: &Arc<Server>| server.offer.as_ref().is_some_and(|offer| offer.is_partial);
         self.is_settled(&Scope::All) && !self.servers.iter().any(is_partial)
     }
 
@@ -70,7 +70,7 @@ impl Snapshot {
     pub(crate) fn listable_at(&self, scope: &Scope) -> Option<Instant> {
         let now = Instant::now();
         // A remembered list is there at once.
-        let is_awaited = |server: &&Server| !server.settled && !server.upstream.is_remembered();
+        let is_awaited = |server: &&Arc<Server>| !server.settled && !server.upstream.is_remembered();
         let unsettled = self.servers_in(scope).iter().filter(is_awaited).map(|server| &server.upstream);
         let until = |server: &Arc<Upstream>| match server.status().state {
             State::Connecting | State::Starting => server.started() + patience(server),

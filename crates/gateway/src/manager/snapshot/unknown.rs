@@ -74,7 +74,7 @@ impl Snapshot {
     }
 
     /// The server that `name` belongs to whatever the servers list, and what it calls it.
-    fn owner<'n>(&self, kind: Named, name: &'n str) -> Option<(&Server, &'n str)> {
+    fn owner<'n>(&self, kind: Named, name: &'n str) -> Option<(&Arc<Server>, &'n str)> {
         let find = |server: &str| self.server_called(server);
         naming::qualifier(name, find).or_else(|| {
             let owners = match kind {
@@ -87,14 +87,14 @@ impl Snapshot {
     }
 
     /// The servers that a scope sees.
-    pub(in crate::manager) fn servers_in(&self, scope: &Scope) -> &[Server] {
+    pub(in crate::manager) fn servers_in(&self, scope: &Scope) -> &[Arc<Server>] {
         match scope {
             Scope::All => &self.servers,
             Scope::Server(name) => self.server_called(name).map(std::slice::from_ref).unwrap_or_default(),
         }
     }
 
-    pub(super) fn server_called(&self, name: &str) -> Option<&Server> {
+    pub(super) fn server_called(&self, name: &str) -> Option<&Arc<Server>> {
         self.by_name.get(name).map(|&index| &self.servers[index])
     }
 

@@ -16,12 +16,13 @@ impl Pending {
         let _ = self.client.set(client); // a private connection has only one client
     }
 
-    /// Sends a notification that belongs to no call to the client of the connection.
+    /// Sends a notification that belongs to no call to the client of the connection: a log line, or one that only the
+    /// client knows.
     pub(super) fn notify_client(&self, notification: Notification, relevance: Relevance) -> Relevance {
-        if notification.method == method::LOG_MESSAGE
-            && let Some(client) = self.client.get()
-        {
-            client.tell(notification);
+        let is_for_client =
+            notification.method == method::LOG_MESSAGE || notification.method.known().is_none();
+        if is_for_client && !self.client.get().is_some_and(|client| client.tell(notification)) {
+            tracing::debug!("a notification of a server that belongs to no client was dropped");
         }
         relevance
     }

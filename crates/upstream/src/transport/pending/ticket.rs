@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Pending, Purpose};
+use super::Pending;
 use crate::error::Error;
 use protocol::Reply;
 
@@ -73,7 +73,7 @@ impl Drop for RequestTicket {
             }
             open
         };
-        if open.is_some_and(|open| open.purpose != Purpose::Handshake) {
+        if open.is_some_and(|open| open.may_run()) {
             (self.pending.cancel)(self.id);
         }
     }

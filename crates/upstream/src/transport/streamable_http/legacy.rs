@@ -29,7 +29,7 @@ use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture, ServerRequests};
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
-use crate::transport::background_send::BackgroundSender;
+use crate::transport::background_send::{BackgroundSender, FAREWELL_LIMIT};
 use crate::transport::flood_guard::FloodGuard;
 use crate::transport::handshake::RequestedRevision;
 use crate::transport::http::{Cookies, Head};
@@ -48,8 +48,6 @@ const FIRST_ID: u64 = 1;
 const RESUME_ATTEMPTS: u32 = 5;
 /// Pause before a resumption if the server asked for none.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
-/// How long the server may take to end a session.
-const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a session can no longer be used.
 pub(super) const SESSION_ENDED: &str = "the server ended the session";
@@ -183,9 +181,11 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
 }
 
 impl State {
-    /// Ends the session at the server, unless the server said that it has none.
+    /// Ends the session at the server, unless the server said that it has none. Its running calls are cancelled before.
     async fn say_farewell(&self) {
         if let Some(delete) = self.delete.as_ref().filter(|_| self.session.needs_farewell()) {
+            self.pending.close(&self.closing.reason());
+            self.background.posted().await;
             let farewell = self.server.client.send(|| Ok((delete.clone(), Bytes::new().into())), false);
             // Servers may refuse this and remove the session later.
             let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
@@ -201,7 +201,8 @@ impl State {
         self.pending.begin_writing(ticket.id());
         let result = tokio::select! {
             result = self.send(call, ticket.id(), outlet) => result,
-            () = self.end.cancelled() => Err(Error::Lost { reason: self.closing.reason() }),
+            // Dropping the ticket cancels the request at the server.
+            () = self.end.cancelled() => return Err(Error::Lost { reason: self.closing.reason() }),
         };
         ticket.done();
         result

@@ -1,31 +1,32 @@
-//! Error codes of the REST API as the `OpenAPI` document enumerates them.
+//! Schemas of the `OpenAPI` document that error codes and JSON of others have.
 //!
-//! Invariant: the enumerations are made from the table (`protocol::error_code`), so they cannot lack a code.
+//! Invariants: the enumerations are made from the table (`error_code`), so they cannot lack a code. All JSON objects that
+//! pass through the API have one schema with a name, so that a generated client has one type for them.
 
 use std::borrow::Cow;
 
+use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use protocol::error_code::{Row, Surface, TABLE};
+use crate::error_code::{ErrorCode, Row, Surface, TABLE};
 
-/// Schema of `code` in problem documents.
-pub(super) struct ProblemCode;
-
-impl PartialSchema for ProblemCode {
+/// The schema of `code` in problem documents.
+impl PartialSchema for ErrorCode {
     fn schema() -> RefOr<Schema> {
         enumeration("What kind of problem it is. Stable: programs may decide by it.", Row::is_of_rest)
     }
 }
 
-impl ToSchema for ProblemCode {
+impl ToSchema for ErrorCode {
     fn name() -> Cow<'static, str> {
         "Code".into()
     }
 }
 
 /// Schema of `code` in failed results of `/call`.
-pub(super) struct CallCode;
+#[derive(Debug)]
+pub struct CallCode;
 
 impl PartialSchema for CallCode {
     fn schema() -> RefOr<Schema> {
@@ -38,6 +39,25 @@ impl PartialSchema for CallCode {
 impl ToSchema for CallCode {
     fn name() -> Cow<'static, str> {
         "CallCode".into()
+    }
+}
+
+/// Schema of an object of which the API defines no member.
+#[derive(Debug)]
+pub struct JsonObject;
+
+impl PartialSchema for JsonObject {
+    fn schema() -> RefOr<Schema> {
+        let free = AdditionalProperties::FreeForm(true);
+        let says = "A JSON object as somebody else wrote it, such as a server or a client of MCP.";
+        let schema = ObjectBuilder::new().schema_type(Type::Object).description(Some(says));
+        schema.additional_properties(Some(free)).build().into()
+    }
+}
+
+impl ToSchema for JsonObject {
+    fn name() -> Cow<'static, str> {
+        "JsonObject".into()
     }
 }
 
