@@ -35,8 +35,8 @@ use super::principal::Principal;
 use super::{Denied, Error};
 use crate::revocation::RevocationState;
 use crate::role_words::filled;
+use crate::service_url::parse_url;
 use crate::token_cache::TokenDigest;
-use crate::token_config::parse_url;
 use json::Raw;
 use settings::{Setting, settings};
 

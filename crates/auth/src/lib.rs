@@ -26,6 +26,7 @@ mod revocation;
 mod role_words;
 mod seal;
 mod sealing_keys;
+mod service_url;
 mod signer;
 mod token_cache;
 mod token_config;

@@ -14,6 +14,7 @@ use url::Url;
 
 use super::introspection::Introspection;
 use super::role_words::{RoleWords, filled};
+use super::service_url::{parse_issuer, parse_url};
 use net::http::Network;
 use settings::{FromSetting, Setting, settings};
 
@@ -302,18 +303,6 @@ fn read_parties(setting: &Setting<'_>) -> Option<Vec<String>> {
         setting.key_problem("no client is listed, so no token would be accepted", Some(hint));
     }
     Some(items.iter().filter_map(filled).collect())
-}
-
-/// Parses a URL of HTTP without a user, a password and a fragment.
-pub(super) fn parse_url(text: &str) -> Option<Url> {
-    let url = Url::parse(text).ok()?;
-    let is_plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
-    (is_plain && url.has_host() && matches!(url.scheme(), "http" | "https")).then_some(url)
-}
-
-/// Parses the URL of an issuer, which has no query (RFC 8414, section 2).
-fn parse_issuer(text: &str) -> Option<Url> {
-    parse_url(text).filter(|url| url.query().is_none())
 }
 
 /// Reads a secret of at least [`MIN_SECRET_BYTES`].

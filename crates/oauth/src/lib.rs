@@ -17,7 +17,6 @@ mod assertion;
 mod authorization;
 mod challenge;
 mod config;
-mod config_checks;
 mod dial;
 mod discovery;
 mod error;

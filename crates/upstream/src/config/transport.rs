@@ -96,7 +96,7 @@ settings! {
         /// sent with every request; the headers of the protocol itself (`Content-Type`, `Mcp-…`) cannot be set
         headers: Vec<(HeaderName, SecretString)>, with headers;
         /// `oauth`: the server needs a [login](logins.md#settings); or a mapping
-        auth: Option<Credential>, with auth;
+        auth: Option<ConfiguredCredential>, with auth;
         /// the program, looked up in `PATH`; no shell is involved
         command: Option<String> => "required for `stdio`", with program;
         /// its arguments
@@ -181,11 +181,11 @@ impl OwnTransport {
             auth?.key_problem("`headers` sets Authorization already", hint);
         }
         let token = match self.auth {
-            Some(Credential::Bearer(value)) => {
+            Some(ConfiguredCredential::Bearer(value)) => {
                 headers.push((header::AUTHORIZATION, value));
                 None
             }
-            Some(Credential::Token(source)) => Some(source),
+            Some(ConfiguredCredential::Token(source)) => Some(source),
             None => None,
         };
         if !given(server, "url") {
@@ -280,20 +280,20 @@ pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
 }
 
 /// The credential for a server.
-enum Credential {
+enum ConfiguredCredential {
     /// The value of `Authorization`.
     Bearer(SecretString),
     Token(TokenSource),
 }
 
-fn auth(setting: &Setting<'_>) -> Option<Credential> {
-    let login = |settings| Credential::Token(TokenSource::OAuth(Arc::new(settings)));
+fn auth(setting: &Setting<'_>) -> Option<ConfiguredCredential> {
+    let login = |settings| ConfiguredCredential::Token(TokenSource::OAuth(Arc::new(settings)));
     if setting.is_word("oauth") {
         return Some(login(oauth::Settings::default()));
     }
     let OwnAuth { bearer, bearer_file, oauth } = OwnAuth::from_setting(setting)?;
-    let file = bearer_file.map(|path| Credential::Token(TokenSource::File(TokenFile::new(path))));
-    oauth.map(login).or(bearer.map(Credential::Bearer)).or(file)
+    let file = bearer_file.map(|path| ConfiguredCredential::Token(TokenSource::File(TokenFile::new(path))));
+    oauth.map(login).or(bearer.map(ConfiguredCredential::Bearer)).or(file)
 }
 
 impl OwnAuth {
