@@ -336,6 +336,7 @@ fn whole_ms(pause: Duration) -> u64 {
     u64::try_from(pause.as_millis() + sub_ms).unwrap_or(u64::MAX)
 }
 
+#[allow(clippy::ref_option)] // serde passes a reference
 fn in_ms<S: Serializer>(pause: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     pause.map(whole_ms).serialize(serializer)
 }
@@ -344,6 +345,7 @@ fn clipped<S: Serializer>(text: &impl AsRef<str>, serializer: S) -> Result<S::Ok
     sanitize::clipped(text.as_ref().to_owned()).serialize(serializer)
 }
 
+#[allow(clippy::ref_option)] // serde passes a reference
 fn clipped_name<S: Serializer>(name: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     name.clone().map(sanitize::clipped).serialize(serializer)
 }

@@ -358,14 +358,14 @@ fn a_path_is_seen_from_the_folder_from_the_root_or_from_home() {
     ] {
         let node = Node::from(json!(written));
         let found = problems_of(&node, |setting| {
-            assert_eq!(setting.clone().in_folder(Path::new("etc")).file_path(), Some(meant))
+            assert_eq!(setting.clone().in_folder(Path::new("etc")).file_path(), Some(meant));
         });
         assert_eq!(found, [""; 0]);
     }
     for written in ["", "a\0b"] {
         let node = Node::from(json!(written));
         let found = problems_of(&node, |setting| {
-            assert_eq!(setting.clone().in_folder(Path::new("etc")).file_path(), None)
+            assert_eq!(setting.clone().in_folder(Path::new("etc")).file_path(), None);
         });
         assert!(found.len() == 1 && found[0].contains("is not a path"), "{found:?}");
     }

@@ -150,7 +150,9 @@ mod tests {
             gone in 0_usize..300,
         ) {
             let mut postings = Postings::default();
-            sections.iter().for_each(|(section, positions)| postings.push(*section, positions));
+            for (section, positions) in &sections {
+                postings.push(*section, positions);
+            }
             prop_assert_eq!(&decoded(&postings), &sections);
             let number = |section: usize| (section != gone).then(|| section - usize::from(section > gone));
             let kept = postings.renumbered(&(0..300).map(number).collect::<Vec<_>>());

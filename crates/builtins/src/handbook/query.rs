@@ -72,7 +72,9 @@ pub(super) fn search(index: &Index, words: &[Word], is_wanted: impl Fn(&Match) -
     }
     let mut best = scores.best(index, is_wanted);
     let mut is_candidate = vec![false; index.len()];
-    best.keys().for_each(|&section| is_candidate[section] = true);
+    for &section in best.keys() {
+        is_candidate[section] = true;
+    }
     for (left, right) in pairs(words) {
         if let (Some(a), Some(b)) = (rarities.get(left), rarities.get(right)) {
             for (section, weight) in adjacent(index, left, right, &is_candidate) {

@@ -80,11 +80,11 @@ struct Context<'a> {
     document_count: u64,
     /// Last change of the collection or of its newest document.
     last_updated: Option<String>,
-    ingestion_status: Counts,
+    ingestion_status: StatusCounts,
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
-struct Counts {
+struct StatusCounts {
     pending: usize,
     success: u64,
     failed: usize,
@@ -96,7 +96,7 @@ struct Counts {
 
 async fn project_context(context: &R2rContext, project: &Project) -> Result<Raw, Failure> {
     let Some(collection) = project.peek().await? else {
-        return Ok(Raw::of(&about((context, project), None, None, Counts::default())));
+        return Ok(Raw::of(&about((context, project), None, None, StatusCounts::default())));
     };
     // Boxed: it is large, and its callers have room for several.
     let make = Box::pin(async { counted(context, project, collection).await.map(Fresh::lasting) });
@@ -117,7 +117,7 @@ async fn counted<'a>(context: &R2rContext, project: &'a Project, id: Id) -> Resu
     let is_listed = |document: &&R2rDocument| document.collection_ids.contains(&id);
     let listed = scan.documents.iter().filter(is_listed);
     let unusable = listed.filter(|document| document.stage() != Stage::Success).count() as u64;
-    let counts = Counts {
+    let counts = StatusCounts {
         pending: of(Stage::Pending),
         // The list of a collection says how many it has, those that failed too.
         success: page.total_entries.unwrap_or_default().saturating_sub(unusable),
@@ -135,7 +135,7 @@ fn about<'a>(
     (context, project): (&R2rContext, &'a Project),
     id: Option<Id>,
     last_updated: Option<String>,
-    counts: Counts,
+    counts: StatusCounts,
 ) -> Context<'a> {
     Context {
         project_name: project.name(),
