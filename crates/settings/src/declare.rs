@@ -1,8 +1,8 @@
 //! Declares settings: one field with its text, type, default and range is all that a setting needs.
 //!
-//! [`settings!`](crate::settings) makes of the fields a struct, its `Default`, its reader, and the descriptions for the
-//! schema and the pages of the documentation. [`words!`](crate::words) declares a setting that is one of a few words. The
-//! type of a field decides how it is read ([`FromSetting`], [`InRange`]).
+//! From the fields, [`settings!`](crate::settings) makes a struct, its `Default` and its reader. It also makes the
+//! descriptions for the schema and the pages of the documentation. [`words!`](crate::words) declares a setting that is one
+//! of a few words. The type of a field decides how it is read ([`FromSetting`], [`InRange`]).
 //!
 //! Invariant: every field is read before the first invalid one makes the value unusable, so that all problems are
 //! reported. Checks of several settings together are ordinary functions, named after `check`.
