@@ -293,7 +293,8 @@ pub enum CallError {
     /// The arguments are a list or a single value.
     #[error("the arguments of a tool are an object")]
     NotAnObject,
-    /// The server refused the call with a JSON-RPC error.
+    /// The server refused the call with a JSON-RPC error. With [`ErrorObject::problem`], Switchyard refused what the server
+    /// answered.
     #[error("the server refused the call: {}", .0.message())]
     Refused(ErrorObject),
     /// No server has the tool, or the call failed on its way. [`manager::Error::problem`] says whether it may be repeated.

@@ -159,7 +159,7 @@ impl Config {
         let report = (!problems.is_empty()).then(|| report(path, text, document, problems));
         let of_servers = |config: &Self| {
             let count: usize = config.manager.not_configured.iter().map(|server| server.problems.len()).sum();
-            report.as_ref().map_or(0, |report| report.problems.len()) == count
+            !problems.is_cut() && report.as_ref().map_or(0, |report| report.problems.len()) == count
         };
         match read.filter(of_servers) {
             Some(config) => Ok((config.remembering(path), report)),

@@ -88,7 +88,8 @@ impl Tree {
             }
             Expected::Words(words) => vec![json!({"enum": words}), reference()],
             Expected::NumberOrText => vec![json!({"type": ["integer", "string"]})],
-            Expected::List | Expected::OneOrMore => vec![json!({"type": "array", "items": part("[]")})],
+            Expected::List => vec![json!({"type": "array", "items": part("[]")})],
+            Expected::OneOrMore => vec![part("[]"), json!({"type": "array", "items": part("[]")})],
             Expected::Nothing => vec![json!({"type": "null"})],
             Expected::Fields(_) => Vec::new(),
             Expected::Mapping if self.fields().next().is_none() => {

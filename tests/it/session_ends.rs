@@ -6,8 +6,8 @@ use crate::support::client::Session;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, Running, eventually};
 
-/// Calls that run in the session when it ends.
-const CALLS: usize = 3;
+/// Calls that run in the session when it ends: more than cancellations are sent at a time.
+const CALLS: usize = 40;
 
 /// How a session ends.
 #[derive(Debug, Clone, Copy)]

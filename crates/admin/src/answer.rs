@@ -91,9 +91,13 @@ struct AnswerParts {
 }
 
 impl<'a> Answer<'a> {
-    /// Returns the answer of a call; a problem if the server refused the arguments or its answer was
-    /// not valid.
+    /// Returns the answer of a call; a problem if the server refused the arguments, or Switchyard its answer.
     pub(super) fn of(called: &'a Called, tool: &'a str, id: RequestId) -> Result<Self, Problem> {
+        if let Err(error) = &called.reply
+            && let Some(problem) = error.problem().filter(|_| !needs_input(error))
+        {
+            return Err(problem.clone().into());
+        }
         let parts = match &called.reply {
             Ok(result) if result.is_object() => of_result(result),
             Ok(_) => {

@@ -205,7 +205,8 @@ fn read_time(setting: &Setting<'_>) -> Option<SystemTime> {
 
 /// Parses a date (its first moment) or an RFC 3339 time, both in UTC.
 fn parse_time(text: &str) -> Option<SystemTime> {
-    let time = if text.ends_with('Z') { text.to_owned() } else { format!("{text}T00:00:00Z") };
+    let is_time = text.len() == "2027-06-30T12:00:00Z".len() && text.as_bytes().get(10) == Some(&b'T');
+    let time = if is_time { text.to_owned() } else { format!("{text}T00:00:00Z") };
     let time = SystemTime::from(OffsetDateTime::parse(&time, &Rfc3339).ok()?);
     (time >= SystemTime::UNIX_EPOCH).then_some(time)
 }

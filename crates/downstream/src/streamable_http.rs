@@ -217,7 +217,9 @@ impl StreamableHttpEndpoint {
             return Begun::refused(refusal, Some(request.id), asked.named);
         }
         let caller = Caller::modern(asked.principal, asked.scope, request.params.as_ref());
-        let caller = Arc::new(caller.with_headers(ParamHeaders::of(asked.headers)));
+        let is_call = request.method == method::TOOLS_CALL;
+        let caller = if is_call { caller.with_headers(ParamHeaders::of(asked.headers)) } else { caller };
+        let caller = Arc::new(caller);
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             let listed = listed.map_err(|error| error.of_request(asked.named));
             let page = events::listed(request.id, listed, format, caller.principal.id());

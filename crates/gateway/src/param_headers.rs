@@ -6,7 +6,7 @@
 //! Source: 2026-07-28 `basic/transports/streamable-http`. Not here: the headers of every request (`downstream`), and those
 //! of requests to servers (`upstream`).
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
 use super::error;
 use protocol::headers::{self, HeaderParam};
@@ -15,15 +15,17 @@ use upstream::Call;
 
 /// The headers of one request that may repeat parameters.
 #[derive(Debug, Clone, Default)]
-pub struct ParamHeaders(HeaderMap);
+pub struct ParamHeaders(Option<Box<HeaderMap>>);
 
 impl ParamHeaders {
-    /// Those among `map`.
+    /// Those among `map`, copied: a slice would keep the whole head as long as the request lives.
     pub fn of(map: &HeaderMap) -> Self {
         let params = map.iter().filter(|(name, _)| name.as_str().starts_with(headers::PARAM_PREFIX));
-        let mut found = HeaderMap::new();
+        let mut found: Option<Box<HeaderMap>> = None;
         for (name, value) in params {
-            found.append(name, value.clone());
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                found.get_or_insert_default().append(name, value);
+            }
         }
         Self(found)
     }
@@ -63,7 +65,8 @@ impl ParamHeaders {
 
     /// Returns the value of a header that may occur once.
     fn value(&self, name: &str) -> Result<Option<&str>, String> {
-        let mut values = self.0.get_all(name).iter();
+        let Some(map) = &self.0 else { return Ok(None) };
+        let mut values = map.get_all(name).iter();
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(format!("{name} stands more than once")),
@@ -77,8 +80,6 @@ impl ParamHeaders {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
     use crate::fixture::{raw, text};
     use protocol::method;

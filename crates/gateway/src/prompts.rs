@@ -1,8 +1,9 @@
 //! `prompts/get`.
 
+use std::sync::Arc;
+
 use super::caller::Caller;
-use super::references::References;
-use super::{Gateway, error};
+use super::{Gateway, error, references};
 use crate::{bridge, collect, params};
 use auth::Action;
 use json::Raw;
@@ -19,8 +20,8 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     let route = |call| gateway.manager.prompt_request(caller.viewer(), &name, call, None);
     let request = gateway.routed(caller, (method::PROMPTS_GET, &name, params), route, outlet).await;
     let request = request.map_err(|error| error::object(&error, caller.version.era()))?;
-    let references = References::of(&request, &caller.scope);
+    let server = Arc::clone(request.server_name());
     let answered = bridge::call(gateway, caller, request, outlet).await;
     let result = collect(answered, caller.version.era()).await?;
-    Ok(references.followed(result))
+    Ok(references::followed(&gateway.manager.seen_by(Some(&caller.affinity)), &caller.scope, &server, result))
 }

@@ -5,35 +5,20 @@
 //! read resources.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use crate::manager::catalog::LinkBudget;
-use crate::manager::{RoutedRequest, Scope, Snapshot};
+use crate::manager::{Scope, Snapshot};
 use json::Raw;
 
 /// Limit of converted blocks of one result. Links after them keep the URI of their server, which is refused as
 /// ambiguous if another server has it too.
 const MAX_BLOCKS: usize = 10_000;
 
-/// The server of a request, to which the references in its result lead back; `None` where no other server can have its
-/// URIs.
-pub(super) struct References<'a>(Option<(Arc<Snapshot>, &'a Scope, Arc<str>)>);
-
-impl<'a> References<'a> {
-    /// Those of `request`, whose client sees `scope`.
-    pub(super) fn of(request: &RoutedRequest, scope: &'a Scope) -> Self {
-        let can_clash = request.snapshot.can_clash(scope);
-        Self(can_clash.then(|| (Arc::clone(&request.snapshot), scope, Arc::clone(request.server_name()))))
+/// Converts a result of a tool or a prompt of `server`, so that its references lead back to that server.
+pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result: Raw) -> Raw {
+    if !snapshot.can_clash(scope) {
+        return result;
     }
-
-    /// Converts a result of a tool or a prompt.
-    pub(super) fn followed(&self, result: Raw) -> Raw {
-        let Some((snapshot, scope, server)) = &self.0 else { return result };
-        followed(snapshot, scope, server, &result)
-    }
-}
-
-fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result: &Raw) -> Raw {
     let messages = result.get("messages");
     let messages = messages.iter().flat_map(Raw::elements).take(MAX_BLOCKS);
     let contents = messages.filter_map(|message| message.get("content"));

@@ -87,12 +87,13 @@ pub(super) async fn first(
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
     let mut trials = SharedTimeout::of(&requests);
     let mut told: Option<ErrorObject> = None;
-    for request in requests {
+    for (number, request) in requests.into_iter().enumerate() {
         let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let request = RoutedRequest { begun: trials.begun, timeout, ..request };
         let is_opened = gateway.open(caller, request.server_name(), outlet).await;
-        let request = if is_opened { gateway.manager.renewed(request) } else { Ok(request) };
+        // The servers before it may have taken long.
+        let request = if is_opened || number > 0 { gateway.manager.renewed(request) } else { Ok(request) };
         let answered = match request {
             Ok(request) => bridge::call(gateway, caller, request, outlet).await,
             Err(gone) => ResponseBody::Buffered(Err(error::object(&gone, caller.version.era()))),

@@ -1,8 +1,9 @@
 //! `tools/call`.
 
+use std::sync::Arc;
+
 use super::caller::Caller;
-use super::references::References;
-use super::{Gateway, error};
+use super::{Gateway, error, references};
 use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
@@ -35,10 +36,14 @@ pub(super) async fn call(
         let answered = gateway.call_login(caller, request.server_name());
         return answered.map(|result| ResponseBody::Buffered(Ok(result)));
     }
-    let references = References::of(&request, &caller.scope);
+    let server = Arc::clone(request.server_name());
     Ok(match bridge::call(gateway, caller, request, outlet).await {
         ResponseBody::Buffered(reply) => {
-            ResponseBody::Buffered(reply.map(|result| references.followed(result)))
+            ResponseBody::Buffered(reply.map(|result| {
+                // Another server may have the URIs by now.
+                let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
+                references::followed(&snapshot, &caller.scope, &server, result)
+            }))
         }
         streaming @ ResponseBody::Streaming(_) => streaming,
     })

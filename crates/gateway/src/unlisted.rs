@@ -55,8 +55,9 @@ pub(super) async fn answer(
     if request.method.known().is_some() || !is_method(&request.method) {
         return None;
     }
+    gateway.open(caller, &server(&gateway.manager, caller)?, outlet).await;
+    // That may have taken long, and the configuration may be another one.
     let server = server(&gateway.manager, caller)?;
-    gateway.open(caller, &server, outlet).await;
     let mut call = caller.call(method::TOOLS_CALL, &request.params.clone().unwrap_or_else(Raw::empty_object));
     (call.method, call.params) = (request.method.clone(), request.params.clone());
     let routed = gateway.manager.request_at(&server, request.method.as_str().into(), call);
@@ -73,8 +74,9 @@ impl Gateway {
         if notification.method.known().is_some() || !is_method(&notification.method) {
             return;
         }
+        let Some(opened) = server(&self.manager, caller) else { return };
+        self.open(caller, &opened, &Outlet::none()).await;
         let Some(server) = server(&self.manager, caller) else { return };
-        self.open(caller, &server, &Outlet::none()).await;
         let call = caller.call(method::TOOLS_CALL, &Raw::empty_object());
         if let Err(error) = self.manager.tell(&server, &call, notification).await {
             tracing::debug!(%server, method = shown(&notification.method), %error, "a notification of a client was not passed on");

@@ -2,7 +2,7 @@
 //!
 //! Not here: how a problem is shown beside its line of the file (`config::error`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use super::node::Mark;
@@ -53,6 +53,8 @@ const MAX_PROBLEMS: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Problems {
     found: RefCell<Vec<Problem>>,
+    /// Whether further ones were left out.
+    is_cut: Cell<bool>,
     /// The record of the readers, if they are asked for one.
     recorded: Option<RefCell<Recorded>>,
 }
@@ -87,9 +89,16 @@ impl Problems {
     /// Reports a problem. A setting that is read twice has its problem once.
     pub fn add(&self, problem: Problem) {
         let mut found = self.found.borrow_mut();
-        if found.len() < MAX_PROBLEMS && !found.contains(&problem) {
+        if found.len() >= MAX_PROBLEMS {
+            self.is_cut.set(true);
+        } else if !found.contains(&problem) {
             found.push(problem);
         }
+    }
+
+    /// Whether there are more problems than are kept.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.get()
     }
 
     /// Whether there is no problem so far.
@@ -99,7 +108,13 @@ impl Problems {
 
     /// All kept problems, in the order of the document.
     pub fn sorted(&self) -> Vec<Problem> {
-        let mut all = self.found.borrow().clone();
+        self.sorted_if(|_| true)
+    }
+
+    /// The kept problems that `is_meant`, in the order of the document.
+    pub(super) fn sorted_if(&self, is_meant: impl Fn(&Problem) -> bool) -> Vec<Problem> {
+        let mut all: Vec<Problem> =
+            self.found.borrow().iter().filter(|problem| is_meant(problem)).cloned().collect();
         all.sort_by(|one, next| (one.mark, &one.path).cmp(&(next.mark, &next.path)));
         all
     }

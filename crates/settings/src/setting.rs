@@ -124,7 +124,7 @@ impl<'a> Setting<'a> {
             let below = problem.path.strip_prefix(&self.path);
             below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        self.problems.sorted().into_iter().filter(is_here).collect()
+        self.problems.sorted_if(is_here)
     }
 
     /// Records the expected value, for the schema of the file.

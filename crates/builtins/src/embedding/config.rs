@@ -102,15 +102,15 @@ settings! {
         provider: ProviderName, required "add `provider: openai`, `local` or `none`";
         /// its name at the service; for `local`, the name of the model
         model: Option<String> => "`text-embedding-3-small`; for `local`, the name of the folder", with model;
-        /// the address to which `/embeddings` is added
+        /// for `openai`: the address to which `/embeddings` is added
         url: Option<Url> => "`https://api.openai.com/v1`";
-        /// sent as bearer token; OpenAI's own service needs one
+        /// for `openai`: sent as bearer token; OpenAI's own service needs one
         api_key: Option<SecretString>, with key;
-        /// sent only if it is set, because many services refuse it
+        /// for `openai`: sent only if it is set, because many services refuse it
         dimensions: Option<usize> => "as many as the model makes", in 1..=MOST_DIMENSIONS;
-        /// texts in one request; fewer if their vectors would be more than 16 MiB of JSON
+        /// for `openai`: texts in one request; fewer if their vectors would be more than 16 MiB of JSON
         batch: usize = 128, in 1..=2_048;
-        /// the folder of a sentence-transformers model, absolute or relative to the configuration file
+        /// for `local`: the folder of a sentence-transformers model, absolute or relative to the configuration file
         model_dir: Option<PathBuf> => "required for `local`";
     }
     check Own::check;
@@ -128,6 +128,16 @@ impl Config {
 
     /// Reads `embedding:`. If it is invalid, reports why and returns `None`.
     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
+        let is_none = |provider: Setting<'_>| provider.is_word(ProviderName::None.as_str());
+        if !setting.is_any() && setting.member("provider").is_some_and(is_none) {
+            // The other options are not read, because they may be empty.
+            let mut fields = setting.fields()?;
+            for name in ["provider", "model"].into_iter().chain(FIELDS.map(|(name, _)| name)) {
+                fields.take(name);
+            }
+            fields.finish();
+            return Some(Self::None);
+        }
         let own = Own::from_setting(setting)?;
         match own.provider {
             ProviderName::None => Some(Self::None),
@@ -242,6 +252,8 @@ mod tests {
     fn none_leaves_the_rest_as_it_is() {
         let config = read(json!({"provider": "none", "model": "m", "api_key": "k", "model_dir": "d"}));
         assert!(matches!(config, Ok(Config::None)));
+        let unset = read(json!({"provider": "none", "url": "", "model": "", "dimensions": ""}));
+        assert!(matches!(unset, Ok(Config::None)), "variables that are not set");
     }
 
     #[test]

@@ -174,8 +174,10 @@ impl Own {
         if self.store == StoreName::Memory {
             return;
         }
-        let embedding = setting.member("embedding").and_then(|embedding| embedding.member("provider"));
-        if embedding.is_none_or(|provider| provider.shown() == "none") {
+        let embedding = setting.member("embedding");
+        let is_none =
+            |embedding: Setting<'_>| embedding.member("provider").is_some_and(|it| it.is_word("none"));
+        if !setting.is_any() && embedding.is_none_or(is_none) {
             let hint = "add `embedding: {provider: openai}` or `local`, or remove `store`";
             store.problem("`chroma` keeps vectors, and nobody makes any", Some(hint.into()));
         }

@@ -41,7 +41,7 @@ pub(super) async fn call(
 ) -> ResponseBody {
     let client = caller.version.era();
     let server = request.server.offer.as_ref().map(|offer| offer.peer.version.era());
-    if server == Some(client) && !request.snapshot.can_clash(&caller.scope) {
+    if server == Some(client) && !request.can_clash {
         request.call.terms = terms(client, &request);
     }
     let answered = match (client, server) {

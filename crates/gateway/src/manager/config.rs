@@ -28,7 +28,7 @@ settings! {
     #[derive(Debug, Clone)]
     pub struct Config {
         /// where Switchyard caches answers
-        pub cache: store::Config, with store::Config::from_settings;
+        pub cache: store::Config => "in memory", with store::Config::from_settings;
         /// `auto`: a tool keeps its name while no other server has it, else all of them are called `server__tool`.
         /// `prefixed`: always `server__tool`. `verbatim`: always as at the server, and the first server in the file wins.
         /// Prompts are named in this way too

@@ -91,7 +91,7 @@ pub(super) struct Published {
     pub(super) notices: broadcast::Sender<ServerNotice>,
     pub(super) views: Views,
     pub(super) live: Arc<LiveEvents>,
-    /// Whether a server may need a login. Read for every request.
+    /// Whether a server may need a login, or could before. Read for every request.
     pub(super) has_logins: Arc<AtomicBool>,
 }
 
@@ -272,7 +272,8 @@ impl Registry {
             self.live.published(&before, &next);
         }
         self.has_untold_names |= next.log_moved_names(Some(&before)).is_err();
-        self.has_logins.store(next.has_logins(), Ordering::Relaxed);
+        // It stays, because people may still come back from a login to a server that is gone.
+        self.has_logins.fetch_or(next.has_logins(), Ordering::Relaxed);
         self.snapshot.store(Arc::new(next));
         self.count.send_modify(|count| *count += 1);
     }

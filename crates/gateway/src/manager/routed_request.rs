@@ -3,8 +3,8 @@
 //! Routing gives each name and URI in a [`Call`] of a client the name that the server uses. The result is a
 //! [`RoutedRequest`]; [`super::Manager::call`] makes it at the server.
 //!
-//! Invariant: everything that a request needs of its server is in the snapshot in which the server was found, so no
-//! name is looked up again. A further request of the same call is renewed first, because it may come minutes later.
+//! Invariant: everything that a request needs of its server is in the [`Server`] that was found, so no name is looked up
+//! again. A further request of the same call is renewed first, because it may come minutes later.
 //!
 //! Does not find out who owns a name (`catalog`), and does not reach a server (`upstream`).
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::catalog::Route;
 use super::error::{Error, Named};
-use super::snapshot::{Server, Snapshot};
+use super::snapshot::{Scope, Server, Snapshot};
 use super::{failed, unrequested};
 use json::Raw;
 use protocol::feature::Effect;
@@ -33,10 +33,10 @@ const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 /// A request with its server, in which every name is the server's own.
 #[derive(Clone)]
 pub struct RoutedRequest {
-    /// The snapshot in which the server was found, as the client sees it.
-    pub(crate) snapshot: Arc<Snapshot>,
-    /// The server in that snapshot.
+    /// The server in the snapshot in which it was found, as the client sees it.
     pub server: Arc<Server>,
+    /// Whether the client may know URIs in the result as those of another server.
+    pub can_clash: bool,
     /// The subject under its name at the server: a tool, a prompt, or a URI.
     pub subject: Arc<str>,
     /// The request for the server, without the members of `_meta` that its era requires.
@@ -57,7 +57,7 @@ pub struct RoutedRequest {
 impl RoutedRequest {
     /// Makes a request about `subject` at `server`, whose time begins now.
     pub(super) fn new(
-        snapshot: Arc<Snapshot>,
+        snapshot: &Snapshot,
         server: &str,
         subject: Arc<str>,
         call: Box<Call>,
@@ -65,8 +65,8 @@ impl RoutedRequest {
         let (timeout, begun) = (None, now());
         let server = Arc::clone(snapshot.server(server)?);
         Ok(Self {
-            snapshot,
             server,
+            can_clash: false,
             subject,
             call,
             timeout,
@@ -79,7 +79,7 @@ impl RoutedRequest {
 
     /// Makes the call of a tool that the client calls `name`.
     pub(super) fn of_tool(
-        snapshot: Arc<Snapshot>,
+        (snapshot, scope): (&Snapshot, &Scope),
         route: &Route,
         name: &str,
         call: Box<Call>,
@@ -87,7 +87,7 @@ impl RoutedRequest {
         let (wraps_result, needs_task, is_login) = (route.wraps_result, route.needs_task, route.is_login);
         let call = tool_call(route, name, call);
         let routed = Self::new(snapshot, &route.server, Arc::clone(&route.subject), call)?;
-        Ok(Self { wraps_result, needs_task, is_login, ..routed })
+        Ok(Self { can_clash: snapshot.can_clash(scope), wraps_result, needs_task, is_login, ..routed })
     }
 
     /// Returns the name of the server.

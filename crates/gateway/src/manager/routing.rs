@@ -41,8 +41,10 @@ impl Manager {
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
         let begun = now();
-        let (snapshot, route) = self.named(viewer.into(), (Named::Tool, name), patience).await;
-        Ok(RoutedRequest { begun, ..RoutedRequest::of_tool(snapshot, &*route?, name, call.into())? })
+        let viewer = viewer.into();
+        let (snapshot, route) = self.named(viewer, (Named::Tool, name), patience).await;
+        let routed = RoutedRequest::of_tool((&snapshot, viewer.scope), &*route?, name, call.into())?;
+        Ok(RoutedRequest { begun, ..routed })
     }
 
     /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
@@ -57,7 +59,7 @@ impl Manager {
         let (snapshot, route) = self.named(viewer.into(), (Named::Prompt, name), patience).await;
         let route = route?;
         let call = read_call(call.into(), "name", name, &route.subject);
-        let routed = RoutedRequest::new(snapshot, &route.server, Arc::clone(&route.subject), call)?;
+        let routed = RoutedRequest::new(&snapshot, &route.server, Arc::clone(&route.subject), call)?;
         Ok(RoutedRequest { begun, ..routed })
     }
 
@@ -68,7 +70,7 @@ impl Manager {
         subject: Arc<str>,
         call: Box<Call>,
     ) -> Result<RoutedRequest, Error> {
-        RoutedRequest::new(self.seen_by(call.affinity.as_ref()), server, subject, call)
+        RoutedRequest::new(&self.seen_by(call.affinity.as_ref()), server, subject, call)
     }
 
     /// Looks up the server of `request` again, for a further request of the same call. Meanwhile the configuration may be
@@ -76,7 +78,7 @@ impl Manager {
     pub(crate) fn renewed(&self, request: RoutedRequest) -> Result<RoutedRequest, Error> {
         let snapshot = self.seen_by(request.call.affinity.as_ref());
         let server = Arc::clone(snapshot.server(request.server_name())?);
-        Ok(RoutedRequest { snapshot, server, ..request })
+        Ok(RoutedRequest { server, ..request })
     }
 
     /// Returns the requests of `call`, which reads `uri`. If no server lists it, these are several to try in order, the
@@ -96,7 +98,7 @@ impl Manager {
         let (snapshot, places) = self.when_settled(viewer, None, look).await;
         let request = |place: &ServerResource| {
             let call = read_call(Box::new(call.clone()), "uri", uri, &place.uri);
-            RoutedRequest::new(Arc::clone(&snapshot), &place.server, place.uri.as_str().into(), call)
+            RoutedRequest::new(&snapshot, &place.server, place.uri.as_str().into(), call)
         };
         some(places?, uri)?.iter().map(request).collect()
     }
@@ -154,7 +156,7 @@ impl Manager {
                 let (snapshot, route) = self.named(viewer.into(), (Named::Prompt, name), None).await;
                 let route = route?;
                 let call = completion_call(Box::new(call.clone()), "name", name, &route.subject);
-                Ok(vec![RoutedRequest::new(snapshot, &route.server, Arc::clone(&route.subject), call)?])
+                Ok(vec![RoutedRequest::new(&snapshot, &route.server, Arc::clone(&route.subject), call)?])
             }
             Reference::Resource(uri) => {
                 let viewer = viewer.into();
@@ -162,7 +164,7 @@ impl Manager {
                 let (snapshot, places) = self.when_settled(viewer, None, look).await;
                 let request = |place: &ServerResource| {
                     let call = completion_call(Box::new(call.clone()), "uri", uri, &place.uri);
-                    RoutedRequest::new(Arc::clone(&snapshot), &place.server, place.uri.as_str().into(), call)
+                    RoutedRequest::new(&snapshot, &place.server, place.uri.as_str().into(), call)
                 };
                 some(places?, uri)?.iter().map(request).collect()
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use settings::{Fields, Setting};
 
+use super::transport::given;
 use crate::ServerContext;
 use crate::connection::Connector;
 
@@ -77,6 +78,7 @@ pub(super) fn read(server: &Setting<'_>, kinds: Kinds) -> Option<Arc<dyn Builtin
 
 fn refuse_others(server: &Setting<'_>, kinds: Kinds, kind: &BuiltinKind) {
     let others = fields(kinds).filter(|field| !kind.fields.contains(field));
+    let others = others.filter(|field| given(server, field));
     for (field, setting) in others.filter_map(|field| Some((field, server.member(field)?))) {
         let message = format!("`{field}` does not go with builtin `{}`", kind.name);
         let takers = names(kinds.iter().filter(|other| other.fields.contains(&field)), " or ");

@@ -138,7 +138,7 @@ fn has_unused_program(server: &Setting<'_>) -> bool {
 }
 
 /// Whether a setting of a server is given. In those of older files, null means absent.
-fn given(server: &Setting<'_>, name: &str) -> bool {
+pub(super) fn given(server: &Setting<'_>, name: &str) -> bool {
     let is_absent = |setting: &Setting<'_>| setting.is_null() && matches!(name, "url" | "transport");
     server.member(name).is_some_and(|setting| !is_absent(&setting))
 }

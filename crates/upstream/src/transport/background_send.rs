@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::Semaphore;
 
 use super::http::{Head, HttpClient};
@@ -89,10 +89,15 @@ impl BackgroundSender {
         });
     }
 
-    /// Waits until the messages that were posted so far are sent, at most [`FAREWELL_LIMIT`].
-    pub(super) async fn posted(&self) {
-        let all = self.permits.acquire_many(AT_A_TIME);
-        let _ = tokio::time::timeout(FAREWELL_LIMIT, all).await;
+    /// Sends `messages`, the last ones of the connection, after those that were posted. Takes at most
+    /// [`FAREWELL_LIMIT`].
+    pub(super) async fn send_last(&self, messages: impl Iterator<Item = Bytes>) {
+        let sent = async {
+            drop(self.permits.acquire_many(AT_A_TIME).await);
+            let send = |message| self.tell(message);
+            stream::iter(messages).for_each_concurrent(AT_A_TIME as usize, send).await;
+        };
+        let _ = tokio::time::timeout(FAREWELL_LIMIT, sent).await;
     }
 
     /// Returns a function that sends responses while the connection is open.

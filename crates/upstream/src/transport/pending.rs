@@ -241,18 +241,9 @@ impl Pending {
         }
     }
 
-    /// Ends the channel, which broke. Every open request fails, and no other is accepted.
-    pub(super) fn end(&self, reason: &str) {
-        self.fail_all(reason);
-    }
-
-    /// Ends the channel as [`Pending::end`] does, and cancels the open requests at the server, which is still there.
-    pub(super) fn close(&self, reason: &str) {
-        self.fail_all(reason).into_iter().for_each(|id| (self.cancel)(id));
-    }
-
-    /// Fails every open request. Returns those that the server may work on.
-    fn fail_all(&self, reason: &str) -> Vec<u64> {
+    /// Ends the channel. Every open request fails, and no other is accepted. Returns those that the server may work on, to
+    /// be cancelled there if it is still reached.
+    pub(super) fn end(&self, reason: &str) -> Vec<u64> {
         let mut running = Vec::new();
         let open = {
             let mut table = self.lock();

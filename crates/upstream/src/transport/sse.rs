@@ -288,9 +288,9 @@ impl SseLink {
             self.pending.end(&reason);
             self.closing.close(reason);
         } else {
-            self.pending.close(CLOSED);
+            let running = self.pending.end(CLOSED);
             self.closing.close(CLOSED);
-            self.background.posted().await;
+            self.background.send_last(running.into_iter().map(|id| cancelled(id).encode())).await;
         }
         drop(stream);
         self.gone.cancel();

@@ -184,8 +184,8 @@ impl State {
     /// Ends the session at the server, unless the server said that it has none. Its running calls are cancelled before.
     async fn say_farewell(&self) {
         if let Some(delete) = self.delete.as_ref().filter(|_| self.session.needs_farewell()) {
-            self.pending.close(&self.closing.reason());
-            self.background.posted().await;
+            let running = self.pending.end(&self.closing.reason());
+            self.background.send_last(running.into_iter().map(|id| cancelled(id).encode())).await;
             let farewell = self.server.client.send(|| Ok((delete.clone(), Bytes::new().into())), false);
             // Servers may refuse this and remove the session later.
             let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
