@@ -16,9 +16,11 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::pace::Pace;
 
-/// The most messages that are sent in the background at a time. Further ones are dropped, because they would not help a
-/// server that accepts none.
+/// The most messages that are sent in the background at a time.
 const AT_A_TIME: u32 = 32;
+/// The most messages that are sent or wait for that. Further ones are dropped, because they would not help a server that
+/// accepts none.
+const MOST_POSTED: usize = 1_024;
 /// The time limit of one message.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long the server may take for the last messages of a connection, its end included.
@@ -36,6 +38,7 @@ pub(super) struct BackgroundSender {
     head: Head,
     shutdown: Shutdown,
     permits: Arc<Semaphore>,
+    places: Arc<Semaphore>,
     pace: Arc<Pace>,
     refused: Arc<dyn Fn(u16) + Send + Sync>,
 }
@@ -48,6 +51,7 @@ impl BackgroundSender {
             head: head.clone(),
             shutdown: shutdown.clone(),
             permits: Arc::new(Semaphore::new(AT_A_TIME as usize)),
+            places: Arc::new(Semaphore::new(MOST_POSTED)),
             pace: Arc::default(),
             refused: Arc::new(|_| {}),
         }
@@ -70,22 +74,26 @@ impl BackgroundSender {
 
     /// Sends `message` in the background.
     pub(super) fn post(&self, message: Bytes) {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             Limit::Cancellations.met(());
             tracing::debug!("too many messages are on their way beside the calls; one was dropped");
             return;
         };
         let background = self.clone();
         self.shutdown.spawn(async move {
+            let sent = async {
+                let _permit = background.permits.acquire().await;
+                background.tell(message).await;
+            };
             let over = async {
                 background.shutdown.requested().await;
                 tokio::time::sleep(FAREWELL_LIMIT).await;
             };
             tokio::select! {
-                () = background.tell(message) => {}
+                () = sent => {}
                 () = over => {}
             }
-            drop(permit);
+            drop(place);
         });
     }
 
