@@ -1,7 +1,7 @@
 //! The full-text index: which sections have a word, and how well they match several.
 //!
 //! It is in memory, contains only numbers of documents and sections, and is built at each start. A copy shares what
-//! was only added to. To remove documents numbers all sections anew, so both copies are whole until the old one is dropped.
+//! was only added to. To remove documents numbers all sections again, so both copies are whole until the old one is dropped.
 //!
 //! Scores are those of BM25, per field. The rarity of a word is the same in all fields: a word that every text
 //! has tells little, even if few headings have it.

@@ -32,6 +32,7 @@ const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// A request with its server, in which every name is the server's own.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // facts of a tool that do not exclude each other
 pub struct RoutedRequest {
     /// The server in the snapshot in which it was found, as the client sees it.
     pub server: Arc<Server>,
