@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use settings::{Fields, Setting};
 
-use super::transport::given;
 use crate::ServerContext;
 use crate::connection::Connector;
 
@@ -74,6 +73,12 @@ pub(super) fn read(server: &Setting<'_>, kinds: Kinds) -> Option<Arc<dyn Builtin
     let kind = server.require("builtin", &hint)?.choice(&choices)?;
     refuse_others(server, kinds, kind);
     (kind.read)(server)
+}
+
+/// Whether a setting of a server is given. In those of older files, null means absent.
+pub(super) fn given(server: &Setting<'_>, name: &str) -> bool {
+    let is_absent = |setting: &Setting<'_>| setting.is_null() && matches!(name, "url" | "transport");
+    server.member(name).is_some_and(|setting| !is_absent(&setting))
 }
 
 fn refuse_others(server: &Setting<'_>, kinds: Kinds, kind: &BuiltinKind) {

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::builtin::Kinds;
+use super::builtin::{Kinds, given};
 use super::{Http, Stdio, Transport, builtin};
 use crate::credential::TokenSource;
 use crate::token_file::TokenFile;
@@ -135,12 +135,6 @@ fn has_unused_program(server: &Setting<'_>) -> bool {
     let [transport, url, command, builtin] =
         ["transport", "url", "command", "builtin"].map(|name| given(server, name));
     url && command && !transport && !builtin
-}
-
-/// Whether a setting of a server is given. In those of older files, null means absent.
-pub(super) fn given(server: &Setting<'_>, name: &str) -> bool {
-    let is_absent = |setting: &Setting<'_>| setting.is_null() && matches!(name, "url" | "transport");
-    server.member(name).is_some_and(|setting| !is_absent(&setting))
 }
 
 impl OwnTransport {
