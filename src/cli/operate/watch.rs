@@ -31,7 +31,10 @@ pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), 
     let mut before = None;
     loop {
         let title = |text: &str| {
-            format!("{}  {}  {text}", httpdate::fmt_http_date(SystemTime::now()), remote.origin())
+            let now = httpdate::fmt_http_date(SystemTime::now());
+            // With the day of the week, the line would be longer than 80 columns.
+            let date = now.split_once(' ').map_or(&*now, |(_, date)| date);
+            format!("{date}  {}  {text}", remote.origin())
         };
         match remote.rest(Method::GET, &["servers"], &[]).await {
             Ok(document) => {
