@@ -198,12 +198,8 @@ impl Own {
         }
         if setting.member("introspection").is_some() {
             let hint = "the login service is asked about each token; remove one of the two";
-            for (name, other) in ["algorithm", "algorithms"]
-                .iter()
-                .chain(&SOURCES)
-                .filter_map(|name| Some((name, setting.member(name)?)))
-            {
-                other.key_problem(format!("`{name}` does not go with `introspection`"), Some(hint.into()));
+            for name in ["algorithm", "algorithms"].iter().chain(&SOURCES) {
+                setting.refuse_member(name, "`introspection`", hint);
             }
         }
     }

@@ -364,6 +364,13 @@ impl<'a> Setting<'a> {
         self.key_problem(format!("`{name}` is missing"), Some(hint.to_owned()));
     }
 
+    /// Reports the member `name`, if it is there, as one that does not go with `what`.
+    pub fn refuse_member(&self, name: &str, what: impl Display, hint: impl Into<String>) {
+        if let Some(member) = self.member(name) {
+            member.key_problem(format!("`{name}` does not go with {what}"), Some(hint.into()));
+        }
+    }
+
     /// Reports a mapping that has only one of the two members `names`.
     pub fn belong_together(&self, names: [&str; 2]) {
         if let [Some(one), None] | [None, Some(one)] = names.map(|name| self.member(name)) {

@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::chroma::{ChromaToken, DatabaseAddress, is_name};
-use crate::chunk::Chunking;
+use crate::chunk::{BadChunking, Chunking};
 use crate::embedding;
 use settings::{FromSetting, Setting, settings, words};
 use upstream::api::{BuiltinOptions, Connector, ServerContext, header_value};
@@ -116,7 +116,7 @@ pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
         collection_prefix,
         embedding,
         markdown: chunking.markdown,
-        chunking: chunking.chunking()?,
+        chunking: chunking.chunking().ok()?,
         max_results,
     }))
 }
@@ -149,12 +149,12 @@ impl OwnAddress {
 }
 
 impl OwnChunking {
-    fn chunking(&self) -> Option<Chunking> {
-        Chunking::new(self.size, self.overlap.unwrap_or(self.size / 5)).ok()
+    fn chunking(&self) -> Result<Chunking, BadChunking> {
+        Chunking::new(self.size, self.overlap.unwrap_or(self.size / 5))
     }
 
     fn check(&mut self, setting: &Setting<'_>) {
-        if let Err(problem) = Chunking::new(self.size, self.overlap.unwrap_or(self.size / 5)) {
+        if let Err(problem) = self.chunking() {
             setting.key_problem(problem.to_string(), None);
         }
     }
@@ -201,7 +201,7 @@ mod tests {
         };
         assert_eq!(read(json!({})), Ok(OwnChunking::default()));
         assert_eq!(
-            read(json!({"size": 500})).map(|own| own.chunking().map(Chunking::overlap)),
+            read(json!({"size": 500})).map(|own| own.chunking().map(Chunking::overlap).ok()),
             Ok(Some(100))
         );
         assert_eq!(

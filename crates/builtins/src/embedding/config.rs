@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::numbers::MOST_DIMENSIONS;
-use settings::{FromSetting, Setting, settings, words};
+use settings::{Setting, settings, words};
 
 /// URL of OpenAI's own service, and the default model.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
@@ -128,17 +128,16 @@ impl Config {
 
     /// Reads `embedding:`. If it is invalid, reports why and returns `None`.
     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
+        let mut fields = setting.fields()?;
         let is_none = |provider: Setting<'_>| provider.is_word(ProviderName::None.as_str());
         if !setting.is_any() && setting.member("provider").is_some_and(is_none) {
-            // The other options are not read, because they may be empty.
-            let mut fields = setting.fields()?;
-            for name in ["provider", "model"].into_iter().chain(FIELDS.map(|(name, _)| name)) {
-                fields.take(name);
-            }
-            fields.finish();
-            return Some(Self::None);
+            // They may be empty, as when a variable is not set.
+            fields.ignore(&["model"]);
+            fields.ignore(&FIELDS.map(|(name, _)| name));
         }
-        let own = Own::from_setting(setting)?;
+        let own = Own::from_fields(&mut fields);
+        fields.finish();
+        let own = own?;
         match own.provider {
             ProviderName::None => Some(Self::None),
             ProviderName::OpenAi => own.openai().map(Self::OpenAi),
@@ -152,10 +151,8 @@ impl Own {
         let provider = self.provider;
         let is_other = |other: &ProviderName| provider != ProviderName::None && *other != provider;
         for (field, other) in FIELDS.iter().filter(|(_, other)| is_other(other)) {
-            if let Some(setting) = setting.member(field) {
-                let message = format!("`{field}` does not go with provider `{}`", provider.as_str());
-                setting.key_problem(message, Some(format!("it belongs to provider `{}`", other.as_str())));
-            }
+            let what = format_args!("provider `{}`", provider.as_str());
+            setting.refuse_member(field, what, format!("it belongs to provider `{}`", other.as_str()));
         }
         if provider == ProviderName::Local && !cfg!(feature = "local-embeddings") {
             let hint = "build it with `cargo build --release --features local-embeddings`";

@@ -75,8 +75,8 @@ impl Own {
                 (&["max_bytes"], "Redis", "Redis has a bound of its own, `maxmemory`; remove it here")
             }
         };
-        for (name, misfit) in misfits.iter().filter_map(|name| Some((name, setting.member(name)?))) {
-            misfit.key_problem(format!("`{name}` does not go with a cache in {backend}"), Some(hint.into()));
+        for name in misfits {
+            setting.refuse_member(name, format_args!("a cache in {backend}"), hint);
         }
         if self.kind == Some(Type::Redis) {
             setting.require("url", "add the address of Redis, such as `url: redis://localhost:6379`");

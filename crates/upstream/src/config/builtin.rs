@@ -82,12 +82,11 @@ pub(super) fn given(server: &Setting<'_>, name: &str) -> bool {
 }
 
 fn refuse_others(server: &Setting<'_>, kinds: Kinds, kind: &BuiltinKind) {
-    let others = fields(kinds).filter(|field| !kind.fields.contains(field));
-    let others = others.filter(|field| given(server, field));
-    for (field, setting) in others.filter_map(|field| Some((field, server.member(field)?))) {
-        let message = format!("`{field}` does not go with builtin `{}`", kind.name);
+    let others = fields(kinds).filter(|field| !kind.fields.contains(field) && given(server, field));
+    for field in others {
         let takers = names(kinds.iter().filter(|other| other.fields.contains(&field)), " or ");
-        setting.key_problem(message, Some(format!("it belongs to builtin {takers}")));
+        let what = format_args!("builtin `{}`", kind.name);
+        server.refuse_member(field, what, format!("it belongs to builtin {takers}"));
     }
 }
 

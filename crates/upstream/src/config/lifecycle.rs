@@ -108,14 +108,13 @@ impl Lifecycle {
                 }
                 _ => None,
             };
-            if let (Some(setting), Some(hint)) = (server.member(name), misfit) {
-                setting.key_problem(format!("`{name}` does not go with this server"), Some(hint.into()));
+            if let Some(hint) = misfit {
+                server.refuse_member(name, "this server", hint);
             }
         }
-        let is_eager = is_child && self.start == Start::Eager;
-        if let Some(idle) = server.member("idle_timeout").filter(|_| is_eager) {
+        if is_child && self.start == Start::Eager {
             let hint = "a process that is started with the gateway is not stopped; remove one of the two";
-            idle.key_problem("`idle_timeout` does not go with `start: eager`", Some(hint.into()));
+            server.refuse_member("idle_timeout", "`start: eager`", hint);
         }
     }
 }

@@ -111,11 +111,8 @@ pub(super) fn refuse_for_programs(transport: Option<&Transport>, server: &Settin
         ("proxy", "the program connects by itself: give it HTTPS_PROXY under `env` or `pass_env`"),
         ("tls", "the program connects by itself: give it SSL_CERT_FILE or NODE_EXTRA_CA_CERTS under `env`"),
     ];
-    for (name, hint) in hints.iter().filter(|_| matches!(transport, Some(Transport::Stdio(_)))) {
-        if let Some(setting) = server.member(name) {
-            let message = format!("`{name}` does not go with transport `stdio`");
-            setting.key_problem(message, Some((*hint).into()));
-        }
+    for (name, hint) in hints.into_iter().filter(|_| matches!(transport, Some(Transport::Stdio(_)))) {
+        server.refuse_member(name, "transport `stdio`", hint);
     }
 }
 

@@ -151,11 +151,9 @@ impl OwnTransport {
         let is_misfit = |field: &&'static str| {
             given(server, field) && !kind.takes(field, builtins) && !unused.contains(field)
         };
-        let misfits = FIELDS.into_iter().chain(builtin::fields(builtins)).filter(is_misfit);
-        for (field, setting) in misfits.filter_map(|field| Some((field, server.member(field)?))) {
-            let message = format!("`{field}` does not go with transport `{}`", kind.as_str());
+        for field in FIELDS.into_iter().chain(builtin::fields(builtins)).filter(is_misfit) {
             let hint = format!("it belongs to transport {}", TransportKind::takers(field, builtins));
-            setting.key_problem(message, Some(hint));
+            server.refuse_member(field, format_args!("transport `{}`", kind.as_str()), hint);
         }
         let transport = match kind {
             TransportKind::Http => Transport::Http(self.http(server)?),
