@@ -16,13 +16,12 @@ use utoipa::ToSchema;
 use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::ListQuery;
-use super::openapi::{NamedProblems, QueryNamedProblems, ToolProblems};
+use super::openapi::{NamedProblems, ToolProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::ListedTool;
 use super::{Api, json_bytes};
 use auth::Principal;
-use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Error, Named, Scope};
 use json::Raw;
 
@@ -49,7 +48,7 @@ struct ToolList {
         (status = 200, description = "The tools", body = ToolList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
-        QueryNamedProblems
+        NamedProblems
     )
 )]
 pub(super) async fn all(
@@ -84,7 +83,7 @@ pub(super) async fn one(
     let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
     let tools = snapshot.catalog(&Scope::All)?.tools();
     let hidden = api.manager.hidden_logins(&snapshot, &Scope::All, &principal);
-    let shown = || tools.iter().filter(|entry| !is_hidden(entry, &hidden));
+    let shown = || tools.iter().filter(|entry| !entry.route.is_login_to(&hidden));
     let Some(entry) = shown().find(|entry| entry.exposed == name) else {
         let names = shown().map(|entry| entry.exposed.as_str());
         let error = Error::name_not_found(Named::Tool, &name, None, names);
@@ -127,7 +126,7 @@ async fn list(
     let catalog = Arc::clone(snapshot.catalog(&scope)?);
     let (mut tools, next) = query.page(&snapshot, catalog.tools()).await?;
     let hidden = api.manager.hidden_logins(&snapshot, &scope, principal);
-    tools.retain(|entry| !is_hidden(entry, &hidden));
+    tools.retain(|entry| !entry.route.is_login_to(&hidden));
     let print = printed("tools", (tools, next), principal.id(), |entry| ListedTool::of(&snapshot, entry));
     let printed = if query.is_whole() && hidden.is_empty() {
         api.lists.of((&snapshot, scope), print).await?
@@ -135,9 +134,4 @@ async fn list(
         Tagged::of(print.await?)
     };
     Ok(printed.answer(headers))
-}
-
-/// Whether `entry` is the login tool of one of the servers in `logins`, to which its caller is logged in.
-fn is_hidden(entry: &CatalogEntry, logins: &[Arc<str>]) -> bool {
-    entry.route.is_login && logins.contains(&entry.route.server)
 }

@@ -189,7 +189,7 @@ impl Gateway {
             // Boxed: it is large, and rarely needed.
             (Ok(()), None) => Box::pin(unlisted::answer(self, caller, request, outlet))
                 .await
-                .ok_or_else(|| unknown_method(&request.method, caller)),
+                .unwrap_or_else(|| Err(unknown_method(&request.method, caller))),
             (Err(refusal), _) => Err(refusal),
         };
         answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))

@@ -74,7 +74,7 @@ fn page(
         _ => Vec::new(),
     };
     if !hidden.is_empty() {
-        let items = page.items_except(|route| route.is_login && hidden.contains(&route.server));
+        let items = page.items_except(|route| route.is_login_to(&hidden));
         return Ok(Closed::new(&era::list(form, &result(kind, page, &items), listing.caching())));
     }
     Ok(page.written(form, |page| era::list(form, &result(kind, page, &page.items()), listing.caching())))

@@ -20,7 +20,7 @@ use auth::Action;
 use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorCode, ErrorObject, Reply, method};
-use upstream::{Outlet, ResponseBody};
+use upstream::Outlet;
 
 /// Most time for one of several servers that may have the URI.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -94,11 +94,12 @@ pub(super) async fn first(
         let is_opened = gateway.open(caller, request.server_name(), outlet).await;
         // The servers before it may have taken long.
         let request = if is_opened || number > 0 { gateway.manager.renewed(request) } else { Ok(request) };
+        let era = caller.version.era();
         let answered = match request {
-            Ok(request) => bridge::call(gateway, caller, request, outlet).await,
-            Err(gone) => ResponseBody::Buffered(Err(error::object(&gone, caller.version.era()))),
+            Ok(request) => collect(bridge::call(gateway, caller, request, outlet).await, era).await,
+            Err(gone) => Err(error::object(&gone, era)),
         };
-        match collect(answered, caller.version.era()).await {
+        match answered {
             Ok(result) => return Ok((place, result)),
             Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
             Err(_) => {}

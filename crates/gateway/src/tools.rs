@@ -32,7 +32,7 @@ pub(super) async fn call(
     if let Some(headers) = &caller.param_headers {
         headers.check(&request.call)?;
     }
-    if request.is_login {
+    if request.is_login() {
         let answered = gateway.call_login(caller, request.server_name());
         return answered.map(|result| ResponseBody::Buffered(Ok(result)));
     }

@@ -14,7 +14,7 @@ use crate::manager::{Error, Manager, RoutedRequest, Scope};
 use auth::Action;
 use json::Raw;
 use protocol::sanitize::shown;
-use protocol::{Notification, Request, method};
+use protocol::{ErrorObject, Notification, Request, method};
 use upstream::config::OnChange;
 use upstream::{Call, Outlet, ResponseBody};
 
@@ -51,7 +51,7 @@ pub(super) async fn answer(
     caller: &Caller,
     request: &Request,
     outlet: &Outlet,
-) -> Option<ResponseBody> {
+) -> Option<Result<ResponseBody, ErrorObject>> {
     if request.method.known().is_some() || !is_method(&request.method) {
         return None;
     }
@@ -62,8 +62,8 @@ pub(super) async fn answer(
     (call.method, call.params) = (request.method.clone(), request.params.clone());
     let routed = gateway.manager.request_at(&server, request.method.as_str().into(), call);
     Some(match routed {
-        Ok(routed) => bridge::call(gateway, caller, routed, outlet).await,
-        Err(gone) => ResponseBody::Buffered(Err(error::object(&gone, caller.version.era()))),
+        Ok(routed) => Ok(bridge::call(gateway, caller, routed, outlet).await),
+        Err(gone) => Err(error::object(&gone, caller.version.era())),
     })
 }
 

@@ -101,7 +101,7 @@ async fn responses(
 
 /// Returns a structured result in the form of the announced output schema.
 fn as_announced(request: &RoutedRequest, version: Version, result: Raw) -> Raw {
-    match request.wraps_result {
+    match request.wraps_result() {
         true if version.has_any_output() => output_schema::wrap_result(&result),
         // The server knows older clients and wraps results itself. Results that it did not wrap are wrapped
         // here.

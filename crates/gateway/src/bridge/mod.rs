@@ -68,7 +68,7 @@ fn terms(era: Era, request: &RoutedRequest) -> Option<Terms> {
     request.tool()?;
     match era {
         Era::Modern => Some(MODERN),
-        Era::Legacy => (!request.wraps_result && request.params().get("task").is_none()).then_some(LEGACY),
+        Era::Legacy => (!request.wraps_result() && request.params().get("task").is_none()).then_some(LEGACY),
     }
 }
 

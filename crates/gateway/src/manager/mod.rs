@@ -1,9 +1,9 @@
 //! The facade over all servers: their list, their offers, and the routing of names.
 //!
 //! REST, the MCP endpoint, the command line and programs that embed the crate use [`Manager`], and never a
-//! server directly. Invariants: a request is routed in one immutable [`Snapshot`], and each attempt uses one
-//! snapshot to its end. A new configuration may arrive in between. Then the server that has the name now is
-//! called, and a tool that is no longer permitted is not called.
+//! server directly. Invariant: a request is routed in one immutable [`Snapshot`] and uses the server that it had there. A
+//! further request of the same call is routed again: a new configuration may have another server of that name, or not
+//! permit the tool any longer.
 //!
 //! Not here: HTTP, protocol eras of clients, permissions of clients.
 

@@ -32,7 +32,6 @@ const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// A request with its server, in which every name is the server's own.
 #[derive(Clone)]
-#[allow(clippy::struct_excessive_bools)] // facts of a tool that do not exclude each other
 pub struct RoutedRequest {
     /// The server in the snapshot in which it was found, as the client sees it.
     pub server: Arc<Server>,
@@ -46,13 +45,8 @@ pub struct RoutedRequest {
     pub timeout: Option<Duration>,
     /// When the time of the request began.
     pub begun: Instant,
-    /// Whether the client sees the tool's structured results as objects, because its revision allows no other
-    /// values.
-    pub wraps_result: bool,
-    /// Whether the server runs the tool only as a task of 2025-11-25, while the client does not know that.
-    pub needs_task: bool,
-    /// Whether the tool is that of Switchyard with which a person logs in to the server.
-    pub is_login: bool,
+    /// The route of a tool; `None` for other requests, and for a tool that is in no list.
+    pub(crate) route: Option<Arc<Route>>,
 }
 
 impl RoutedRequest {
@@ -65,30 +59,34 @@ impl RoutedRequest {
     ) -> Result<Self, Error> {
         let (timeout, begun) = (None, now());
         let server = Arc::clone(snapshot.server(server)?);
-        Ok(Self {
-            server,
-            can_clash: false,
-            subject,
-            call,
-            timeout,
-            begun,
-            wraps_result: false,
-            needs_task: false,
-            is_login: false,
-        })
+        Ok(Self { server, can_clash: false, subject, call, timeout, begun, route: None })
     }
 
     /// Makes the call of a tool that the client calls `name`.
     pub(super) fn of_tool(
         (snapshot, scope): (&Snapshot, &Scope),
-        route: &Route,
+        route: Arc<Route>,
         name: &str,
         call: Box<Call>,
     ) -> Result<Self, Error> {
-        let (wraps_result, needs_task, is_login) = (route.wraps_result, route.needs_task, route.is_login);
-        let call = tool_call(route, name, call);
+        let call = tool_call(&route, name, call);
         let routed = Self::new(snapshot, &route.server, Arc::clone(&route.subject), call)?;
-        Ok(Self { can_clash: snapshot.can_clash(scope), wraps_result, needs_task, is_login, ..routed })
+        Ok(Self { can_clash: snapshot.can_clash(scope), route: Some(route), ..routed })
+    }
+
+    /// Whether the client sees the tool's structured results as objects, because its revision allows no other values.
+    pub(crate) fn wraps_result(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| route.wraps_result)
+    }
+
+    /// Whether the server runs the tool only as a task of 2025-11-25, while the client does not know that.
+    pub(crate) fn needs_task(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| route.needs_task)
+    }
+
+    /// Whether the tool is that of Switchyard with which a person logs in to the server.
+    pub(crate) fn is_login(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| route.is_login)
     }
 
     /// Returns the name of the server.
@@ -134,7 +132,7 @@ impl RoutedRequest {
     /// was routed.
     pub(super) fn check_policy(&self, server: &Server) -> Result<(), Error> {
         let config = server.upstream.config();
-        if self.is_login {
+        if self.is_login() {
             return Err(server.login_required());
         }
         let held = match self.tool() {

@@ -43,7 +43,7 @@ impl Manager {
         let begun = now();
         let viewer = viewer.into();
         let (snapshot, route) = self.named(viewer, (Named::Tool, name), patience).await;
-        let routed = RoutedRequest::of_tool((&snapshot, viewer.scope), &*route?, name, call.into())?;
+        let routed = RoutedRequest::of_tool((&snapshot, viewer.scope), route?, name, call.into())?;
         Ok(RoutedRequest { begun, ..routed })
     }
 

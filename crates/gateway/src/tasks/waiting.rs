@@ -103,7 +103,7 @@ pub(crate) async fn call_as_task(
     is_asked: bool,
     outlet: Outlet,
 ) -> CallResult {
-    if !routed.needs_task {
+    if !routed.needs_task() {
         return performed(&manager, Ok(routed), &outlet).await;
     }
     routed.edit(&[("task", Some(&Raw::empty_object()))]);

@@ -36,6 +36,13 @@ pub struct Route {
     pub is_login: bool,
 }
 
+impl Route {
+    /// Whether it is the login tool of one of `servers`.
+    pub fn is_login_to(&self, servers: &[Arc<str>]) -> bool {
+        self.is_login && servers.contains(&self.server)
+    }
+}
+
 /// One item as clients see it.
 #[derive(Debug, Clone)]
 pub struct CatalogEntry {
