@@ -24,7 +24,7 @@ use futures_util::{FutureExt, stream};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::answer::{exhausted, needs_input, printed};
+use super::answer::{exhausted, printed};
 use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
@@ -238,11 +238,6 @@ async fn run(
         Some(limit) => timeout(limit, work).await.map_err(|_| timed_out(&tool, limit))?,
         None => work.await,
     };
-    if let Err(error) = &reply
-        && let Some(problem) = error.problem().filter(|_| !needs_input(error))
-    {
-        return Err(problem.clone().into());
-    }
     let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, Named::Tool, &tool);
     let (server, subject) = match route {
         Ok(route) => (Arc::clone(&route.server), Arc::clone(&route.subject)),

@@ -22,7 +22,7 @@ use super::call_audit;
 use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::ListQuery;
-use super::openapi::{QueryNamedProblems, ServerReadProblems};
+use super::openapi::{NamedProblems, ServerReadProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::in_ms;
@@ -85,7 +85,7 @@ impl Offered {
         (status = 200, description = "The resources", body = OfferList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
-        QueryNamedProblems
+        NamedProblems
     )
 )]
 pub(super) async fn resources(
@@ -107,7 +107,7 @@ pub(super) async fn resources(
         (status = 200, description = "The templates", body = OfferList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
-        QueryNamedProblems
+        NamedProblems
     )
 )]
 pub(super) async fn templates(
@@ -129,7 +129,7 @@ pub(super) async fn templates(
         (status = 200, description = "The prompts", body = OfferList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
-        QueryNamedProblems
+        NamedProblems
     )
 )]
 pub(super) async fn prompts(

@@ -88,8 +88,6 @@ problems! {
     NamedProblems, false, [InvalidRequest, ServerNotFound];
     /// Problems of a request that names a tool in its path.
     ToolProblems, false, [InvalidRequest, ToolNotFound];
-    /// Problems of a list, of which the query may name a server.
-    QueryNamedProblems, false, [InvalidRequest, ServerNotFound];
     /// Problems of a request that reads from a server.
     ServerReadProblems, true,
         [InvalidRequest, ServerNotFound, InvalidArguments, AmbiguousTool, NotFound, UnsupportedMediaType];
