@@ -146,12 +146,21 @@ impl PrivateClients {
 
     /// Removes the client, unless requests came after the `seen` ones.
     pub(super) fn leave_unless_needed(&self, client: &PrivateClient, seen: u64) -> bool {
+        self.remove_if(client, || client.demand.borrow().count <= seen)
+    }
+
+    /// Removes the client.
+    pub(super) fn leave(&self, client: &PrivateClient) {
+        self.remove_if(client, || true);
+    }
+
+    fn remove_if(&self, client: &PrivateClient, may_leave: impl FnOnce() -> bool) -> bool {
         let mut clients = self.lock();
-        let is_needed = client.demand.borrow().count > seen;
-        if !is_needed && client.is(clients.get(&client.affinity)) {
+        let may_leave = may_leave();
+        if may_leave && client.is(clients.get(&client.affinity)) {
             clients.remove(&client.affinity);
         }
-        !is_needed
+        may_leave
     }
 
     /// Returns when to read lists that may be read from `wanted` on, and take `cost` of the server's time for that. All

@@ -163,7 +163,7 @@ impl PrivateClientTask {
             () = self.attend(&mut heard) => {}
             () = affinity.ended() => self.withdraw().await,
         }
-        self.upstream.pool.attended.leave_unless_needed(&self.client, u64::MAX);
+        self.upstream.pool.attended.leave(&self.client);
         self.client.outcome.send_replace(Some(false)); // nobody waits for this task any more
     }
 
