@@ -20,7 +20,7 @@ use runtime::telemetry::pace::Pace;
 const AT_A_TIME: u32 = 32;
 /// The most messages that are sent or wait for that. Further ones are dropped, because they would not help a server that
 /// accepts none.
-const MOST_POSTED: usize = 1_024;
+const MOST_POSTED: u32 = 1_024;
 /// The time limit of one message.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long the server may take for the last messages of a connection, its end included.
@@ -51,7 +51,7 @@ impl BackgroundSender {
             head: head.clone(),
             shutdown: shutdown.clone(),
             permits: Arc::new(Semaphore::new(AT_A_TIME as usize)),
-            places: Arc::new(Semaphore::new(MOST_POSTED)),
+            places: Arc::new(Semaphore::new(MOST_POSTED as usize)),
             pace: Arc::default(),
             refused: Arc::new(|_| {}),
         }
@@ -101,7 +101,7 @@ impl BackgroundSender {
     /// [`FAREWELL_LIMIT`].
     pub(super) async fn send_last(&self, messages: impl Iterator<Item = Bytes>) {
         let sent = async {
-            drop(self.permits.acquire_many(AT_A_TIME).await);
+            drop(self.places.acquire_many(MOST_POSTED).await);
             let send = |message| self.tell(message);
             stream::iter(messages).for_each_concurrent(AT_A_TIME as usize, send).await;
         };
