@@ -77,7 +77,7 @@ impl Gateway {
         }
         let to_open = match (&found, &caller.scope) {
             (Ok(found), _) => server(found),
-            (Err(_), Scope::Server(server)) if is_unknown => Some(server),
+            (Err(_), Scope::Server(server)) if is_unknown && !caller.affinity.is_of_program() => Some(server),
             (Err(_), _) => None,
         };
         match to_open {

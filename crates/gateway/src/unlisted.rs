@@ -1,7 +1,7 @@
 //! Passes on unlisted tools and prompts, and methods and notifications of vendors and extensions that Switchyard does not know,
 //! at the endpoint of one server.
 //!
-//! Invariants: only callers that may call pass them. The server has no `allow`, `deny` or `rename`, and blocks no changes,
+//! Invariants: only callers that may call pass them. A REST client does not: to it, an unknown name is a mistake. The server has no `allow`, `deny` or `rename`, and blocks no changes,
 //! because a change of an unlisted tool is not seen. They are never repeated, because nobody knows whether that is safe.
 //!
 //! Not here: notifications of servers (`notifications`).
@@ -24,7 +24,7 @@ const MAX_METHOD: usize = 128;
 /// The server at whose endpoint `caller` is, if it is passed what it does not list.
 fn server(manager: &Manager, caller: &Caller) -> Option<Arc<str>> {
     let Scope::Server(name) = &caller.scope else { return None };
-    if !caller.principal.may(Action::Call) {
+    if !caller.principal.may(Action::Call) || caller.affinity.is_of_program() {
         return None;
     }
     let snapshot = manager.snapshot();

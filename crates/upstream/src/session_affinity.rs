@@ -136,7 +136,7 @@ impl Affinity {
     }
 
     /// Whether it is that of programs.
-    pub(super) const fn is_of_program(&self) -> bool {
+    pub const fn is_of_program(&self) -> bool {
         matches!(&self.0, AffinityKind::Principal(Sessionless { is_program: true, .. }))
     }
 

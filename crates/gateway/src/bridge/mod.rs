@@ -39,6 +39,9 @@ pub(super) async fn call(
     mut request: RoutedRequest,
     outlet: &Outlet,
 ) -> ResponseBody {
+    if caller.reads_both_eras {
+        return unchanged(gateway, caller, &request, outlet).await;
+    }
     let client = caller.version.era();
     let server = request.server.offer.as_ref().map(|offer| offer.peer.version.era());
     if server == Some(client) && !request.can_clash {
@@ -70,6 +73,21 @@ fn terms(era: Era, request: &RoutedRequest) -> Option<Terms> {
         Era::Modern => Some(MODERN),
         Era::Legacy => (!request.wraps_result() && request.params().get("task").is_none()).then_some(LEGACY),
     }
+}
+
+/// The response to a client that reads both eras.
+async fn unchanged(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: &RoutedRequest,
+    outlet: &Outlet,
+) -> ResponseBody {
+    let made = match gateway.manager.call(request, outlet).await {
+        Ok(response) => request.whole(response).await,
+        Err(failure) => Err(failure),
+    };
+    let reply = made.map_err(|failure| error::object(&failure, caller.version.era()));
+    ResponseBody::Buffered(reply.and_then(|response| response.body))
 }
 
 /// The response of a modern server to a modern client.

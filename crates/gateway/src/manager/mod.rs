@@ -56,10 +56,7 @@ use oauth::KnownIssuers;
 use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{
-    Affinity, Call, CallSource, Connector, Outlet, Owner, ServerContext, ServerResponse, Update, Upstream,
-    WaitFor, transport,
-};
+use upstream::{Call, Connector, Outlet, Owner, ServerContext, ServerResponse, Update, Upstream, transport};
 
 use offer_writer::Writer;
 use registry::{Approve, Order, Published, Registry};
@@ -212,8 +209,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout, None, CallSource::default())
-            .await
+        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout).await
     }
 
     /// Calls a tool by its exposed name, at the server that has it. `arguments` is an object.
@@ -223,21 +219,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::All, (tool, arguments), timeout, None, CallSource::default()).await
-    }
-
-    /// Calls a tool for `principal`, at the server `scope` or at the one that has the tool. If the server is
-    /// configured so, the result may be one that was cached for this principal.
-    pub async fn call_for(
-        &self,
-        principal: &Arc<str>,
-        scope: &Scope,
-        tool: &str,
-        arguments: &Raw,
-        timeout: Option<Duration>,
-        source: CallSource,
-    ) -> Result<Called, Error> {
-        self.invoke(scope, (tool, arguments), timeout, Some(principal), source).await
+        self.invoke(&Scope::All, (tool, arguments), timeout).await
     }
 
     /// Calls a tool for a program that is not an MCP client and gets no notifications.
@@ -246,24 +228,11 @@ impl Manager {
         scope: &Scope,
         (tool, arguments): (&str, &Raw),
         timeout: Option<Duration>,
-        principal: Option<&Arc<str>>,
-        source: CallSource,
     ) -> Result<Called, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
-        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal), None));
         let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
-        let call = Box::new(Call {
-            owner: Owner::new(),
-            principal: principal.cloned(),
-            affinity: affinity.clone(),
-            source,
-            ..of_program
-        });
-        let viewer = Viewer { scope, affinity: affinity.as_ref() };
-        if self.has_to_attend(viewer) {
-            // Boxed: it is large, and each principal waits once.
-            Box::pin(self.attend(scope, &call, None, WaitFor::Connection)).await;
-        }
+        let call = Box::new(Call { owner: Owner::new(), ..of_program });
+        let viewer = Viewer { scope, affinity: None };
         let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
         let response = request.whole(self.call(&request, &outlet).await?).await?;
