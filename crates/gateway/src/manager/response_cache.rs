@@ -51,6 +51,8 @@ enum Failure {
     Ours(upstream::Error),
     /// The server answered with an error.
     Theirs(ErrorObject, Version),
+    /// The call is not permitted any longer.
+    Refused(Box<Error>),
 }
 
 impl<'a> CacheableCall<'a> {
@@ -141,7 +143,20 @@ impl Manager {
                 self.receive_anew(call, outlet).await
             }
             Err(Failure::Ours(source)) => Err(failed_at(&call.server.upstream, call.request.tool(), source)),
+            Err(Failure::Refused(error)) => Err(*error),
         }
+    }
+
+    async fn ask(&self, call: &CacheableCall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
+        self.check_permitted(call)?;
+        call.ask(outlet).await
+    }
+
+    /// Checks the policy again, because a call may have waited for an equal one. Nobody waits at a server that is gone.
+    fn check_permitted(&self, call: &CacheableCall<'_>) -> Result<(), Failure> {
+        let snapshot = self.seen_by(call.request.call.affinity.as_ref());
+        let Ok(server) = snapshot.server(call.request.server_name()) else { return Ok(()) };
+        call.request.check_policy(server).map_err(|error| Failure::Refused(Box::new(error)))
     }
 
     /// Sends the request to the server that has its name now.
@@ -160,7 +175,7 @@ impl Manager {
         let (begun, deadline, asks) = (call.request.begun, call.deadline(), AtomicBool::new(false));
         let make = async {
             asks.store(true, Ordering::Relaxed);
-            let (result, version) = call.ask(outlet).await?;
+            let (result, version) = self.ask(call, outlet).await?;
             Ok(Made { value: written(&result, version), keep: call.keep(&result, version, outlet) })
         };
         let places = CacheKeys { own: &own, common: Some(&common) };
@@ -172,7 +187,7 @@ impl Manager {
                 outlet.expired(deadline.plus(MARGIN)).await;
                 return Err(Failure::Ours(upstream::Error::TimedOut { after: begun.elapsed() }));
             }
-            call.ask(outlet).await
+            self.ask(call, outlet).await
         };
         let fetched = tokio::select! {
             biased;
@@ -181,13 +196,14 @@ impl Manager {
         };
         match fetched {
             Ok(fetched) => match read(&fetched.value) {
-                Some(answer) => Ok(answer),
+                Some(answer) if asks.load(Ordering::Relaxed) => Ok(answer),
+                Some(answer) => self.check_permitted(call).map(|()| answer),
                 // Another program wrote this value.
-                None => call.ask(outlet).await,
+                None => self.ask(call, outlet).await,
             },
             // The other call timed out, not this one.
             Err(Failure::Ours(upstream::Error::TimedOut { .. })) if !asks.load(Ordering::Relaxed) => {
-                call.ask(outlet).await
+                self.ask(call, outlet).await
             }
             Err(failure) => Err(failure),
         }

@@ -10,6 +10,7 @@ use crate::manager::{Scope, ServerStatus};
 use protocol::meta::Sender;
 use protocol::method;
 use runtime::shutdown::Shutdown;
+use upstream::config::OnChange;
 use upstream::fake::{self, Answer, Fake};
 use upstream::{CallEvent, Owner, State};
 
@@ -220,6 +221,46 @@ async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one
     apply(Vec::new()).await.expect("applied");
     let gone = scene.manager.recall(&waiting, &Outlet::none()).await;
     assert!(matches!(gone, Err(Error::ServerNotFound { .. })), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_waits_for_an_equal_one_is_refused_if_its_tool_is_held_meanwhile() {
+    for limit in [None, Some(Duration::from_millis(1_800))] {
+        let mut config = fake::config("s");
+        (config.tools.cache_ttl, config.tools.on_change) = (Some(TTL), OnChange::Block);
+        let server = Fake::new(Version::V2025_11_25);
+        let answer_with = |description: &'static str| {
+            server.answer(move |call| {
+                let read = json!({"name": "read", "annotations": {"readOnlyHint": true}, "description": description});
+                let result = Ok(Raw::of(&json!({"content": []})));
+                Some(match call.method == "tools/list" {
+                    true => Answer::result(&json!({"tools": [read]})),
+                    false => Answer::After(Duration::from_secs(1), result.clone()),
+                })
+            });
+        };
+        answer_with("first");
+        let config = Config::of(vec![config]);
+        let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
+        manager.settled(&Scope::All, TTL).await;
+        let scene = Scene { manager, server: server.clone() };
+        let called = async |timeout| {
+            let call = Call { params: Some(Raw::of(&reading())), ..call(Some("ann")) };
+            let request = scene.manager.tool_request(&Scope::All, "read", call, None).await.expect("offered");
+            scene.manager.call(&RoutedRequest { timeout, ..request }, &Outlet::none()).await
+        };
+        let changed = async {
+            let mut changes = scene.manager.changes();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            answer_with("second");
+            server.say_changed();
+            changes.changed().await.expect("a snapshot");
+        };
+        let (first, second, ()) = tokio::join!(called(None), called(limit), changed);
+        assert!(first.is_ok(), "it ran before the change");
+        assert!(matches!(second, Err(Error::ToolChanged { .. })), "{limit:?}: {second:?}");
+        assert_eq!(scene.calls(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]
