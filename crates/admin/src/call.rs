@@ -25,7 +25,7 @@ use json::Raw;
 use protocol::{Request, RequestId as MessageId, method};
 use runtime::memory::Account;
 use runtime::telemetry::RequestId;
-use upstream::{CallSource, Outlet};
+use upstream::{CallSource, EventSender};
 
 /// Run a tool
 ///
@@ -112,8 +112,8 @@ async fn answer(
     }
     let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let caller = caller(principal, &request, id, None);
-    let outlet = if request.timeout.is_none() { Outlet::unread() } else { Outlet::none() };
-    let called = run(&api.gateway, &caller, request, host(headers), None, &outlet).await;
+    let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
+    let called = run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
     let shown = result(&api.gateway, &caller, &called, id);
     call_audit::ended(record, shown.as_ref().map(|_| &called));
     Ok(json_bytes(shown?))
@@ -131,7 +131,7 @@ pub(super) fn caller(
     Caller::of_program(principal.clone(), scope, capabilities).in_request(source)
 }
 
-/// Calls the tool of `request`. Messages of the server before its response go to `outlet`. `host` is the `Host` of the
+/// Calls the tool of `request`. Messages of the server before its response go to `event_sender`. `host` is the `Host` of the
 /// request, for the URL of a login, and `meta` the `_meta` of the call.
 pub(super) async fn run(
     gateway: &Gateway,
@@ -139,7 +139,7 @@ pub(super) async fn run(
     request: CallRequest,
     host: Option<&str>,
     meta: Option<&Raw>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Called {
     let CallRequest { tool, arguments, timeout, .. } = request;
     if let Some(called) = gateway.login_called(&caller.principal, (&caller.scope, &tool), host) {
@@ -148,7 +148,7 @@ pub(super) async fn run(
     let params = Raw::object(&[("name", &Raw::of(&tool)), ("arguments", &arguments)]);
     let params = Some(meta.map_or_else(|| params.clone(), |meta| params.with("_meta", meta)));
     let request = Request { id: MessageId::from_u64(1), method: method::TOOLS_CALL.into(), params };
-    gateway.call_tool(caller, &request, timeout, outlet).await
+    gateway.call_tool(caller, &request, timeout, event_sender).await
 }
 
 /// The result of `called` as its client gets it.

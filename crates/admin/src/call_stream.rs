@@ -40,7 +40,7 @@ use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
-use upstream::{CallEvent, Inlet, Outlet, Question};
+use upstream::{CallEvent, EventReceiver, EventSender, Question};
 
 /// The most messages that wait for a slow client.
 const WAITING: usize = 64;
@@ -64,18 +64,18 @@ pub(super) fn begin(
     let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
-    let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
+    let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
     let caller = Arc::new(call::caller(principal, &request, id, Some(capabilities())));
     let (gateway, host) = (api.gateway.clone(), host(headers).map(str::to_owned));
     let run = {
         let (gateway, caller) = (gateway.clone(), Arc::clone(&caller));
         let meta = Raw::of(&json!({meta::PROGRESS_TOKEN: 1}));
-        async move { call::run(&gateway, &caller, request, host.as_deref(), Some(&meta), &outlet).await }
+        async move { call::run(&gateway, &caller, request, host.as_deref(), Some(&meta), &event_sender).await }
             .boxed()
     };
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let ready = VecDeque::from([first]);
-    let call = Running { ready, open, inlet, caller, account, gateway, run: Some(run), id, record };
+    let call = Running { ready, open, receiver, caller, account, gateway, run: Some(run), id, record };
     let events = stream::unfold(Box::new(call), |mut call| async move {
         let bytes = call.next().await?;
         Some((Ok::<_, Infallible>(bytes), call))
@@ -93,7 +93,7 @@ struct Running {
     /// Events that are sent next.
     ready: VecDeque<Bytes>,
     open: OpenCall,
-    inlet: Inlet,
+    receiver: EventReceiver,
     caller: Arc<Caller>,
     /// The payer for events that were not written yet.
     account: Account,
@@ -114,7 +114,7 @@ impl Running {
             let run = self.run.as_mut()?;
             let ended = tokio::select! {
                 biased;
-                Some(said) = self.inlet.recv() => {
+                Some(said) = self.receiver.recv() => {
                     if let Some(event) = self.event_of(said) {
                         return Some(event);
                     }
@@ -184,7 +184,7 @@ impl Running {
 
     /// Adds the last events, for what was said before the end also comes before it.
     fn end(&mut self, ended: Result<Called, Problem>) {
-        while let Ok(said) = self.inlet.try_recv() {
+        while let Ok(said) = self.receiver.try_recv() {
             if let CallEvent::Notice(notice) = said {
                 self.ready.extend(self.notice(notice));
             }

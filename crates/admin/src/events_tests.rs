@@ -15,7 +15,7 @@ use gateway::manager::Scope;
 use json::Raw;
 use protocol::{RequestId as MessageId, method};
 use runtime::shutdown::Shutdown;
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// Opens the stream of a superuser, and returns it after its head.
 async fn watching(gateway: &Gateway, query: &str) -> BodyDataStream {
@@ -36,7 +36,7 @@ async fn call_as(gateway: &Gateway, principal: &str, arguments: Value) {
         params: Some(params),
     };
     let served = gateway::Gateway::new(Arc::clone(&gateway.manager), Shutdown::new());
-    served.call_tool(&caller, &request, None, &Outlet::none()).await.reply.expect("a result");
+    served.call_tool(&caller, &request, None, &EventSender::none()).await.reply.expect("a result");
 }
 
 /// Calls a tool.

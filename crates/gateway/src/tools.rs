@@ -12,7 +12,7 @@ use json::Raw;
 use protocol::{ErrorCode, ErrorObject, Request, method};
 use runtime::worker::now;
 use tokio::time::{Instant, timeout_at};
-use upstream::{Outlet, ResponseBody};
+use upstream::{EventSender, ResponseBody};
 
 impl Gateway {
     /// Calls a tool for a REST client. `timeout` overrides the server's, and includes the time for finding the server.
@@ -21,20 +21,20 @@ impl Gateway {
         caller: &Caller,
         request: &Request,
         timeout: Option<Duration>,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> Called {
         let begun = now();
-        if self.manager.has_to_attend(caller.viewer()) {
+        if self.manager.needs_own_session(caller.viewer()) {
             // Boxed: it is large, and each client waits once.
-            Box::pin(self.attend(caller, Some(Row::CallTool), outlet)).await;
+            Box::pin(self.open_session(caller, Some(Row::CallTool), event_sender)).await;
         }
         // Without a server, the reply is an error that says why.
         let (mut server, mut subject) = ("".into(), "".into());
         let work = async {
-            let routed = route(self, caller, request.params.as_ref(), timeout, outlet).await?;
+            let routed = route(self, caller, request.params.as_ref(), timeout, event_sender).await?;
             (server, subject) = (Arc::clone(routed.server_name()), Arc::clone(&routed.subject));
             let routed = RoutedRequest { timeout, begun, ..routed };
-            collect(forward(self, caller, routed, outlet).await?, caller.version.era()).await
+            collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
         };
         let mut reply = match timeout {
             // Usually the deadline of the request at its server ends it.
@@ -56,10 +56,10 @@ pub(super) async fn call(
     gateway: &Gateway,
     caller: &Caller,
     params: Option<&Raw>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
-    let request = route(gateway, caller, params, None, outlet).await?;
-    forward(gateway, caller, request, outlet).await
+    let request = route(gateway, caller, params, None, event_sender).await?;
+    forward(gateway, caller, request, event_sender).await
 }
 
 /// Finds the server of a call that `caller` may make. Waits for servers that are still starting, at most for `patience`.
@@ -68,7 +68,7 @@ async fn route(
     caller: &Caller,
     params: Option<&Raw>,
     patience: Option<Duration>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<RoutedRequest, ErrorObject> {
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("call tools"));
@@ -76,7 +76,7 @@ async fn route(
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
     let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, patience);
-    let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, outlet).await;
+    let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, event_sender).await;
     request.map_err(|error| {
         let snapshot = gateway.manager.snapshot();
         let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);
@@ -94,7 +94,7 @@ async fn forward(
     gateway: &Gateway,
     caller: &Caller,
     request: RoutedRequest,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
     if let Some(headers) = &caller.param_headers {
         headers.check(&request.call)?;
@@ -104,7 +104,7 @@ async fn forward(
         return answered.map(|result| ResponseBody::Buffered(Ok(result)));
     }
     let server = Arc::clone(request.server_name());
-    Ok(match bridge::call(gateway, caller, request, outlet).await {
+    Ok(match bridge::call(gateway, caller, request, event_sender).await {
         ResponseBody::Buffered(reply) => {
             ResponseBody::Buffered(reply.map(|result| {
                 // Another server may have the URIs by now.
