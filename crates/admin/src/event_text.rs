@@ -107,6 +107,10 @@ impl<'v> Piece<'v> {
         self.put(end.outcome);
         self.put("\",\"code\":");
         self.string_or_null(end.code.map(|code| code.over_rest().as_str()));
+        if let Some(error) = end.error.as_deref().filter(|_| is_shown) {
+            self.put(",\"error\":");
+            self.json(error);
+        }
         self.put(",\"duration_ms\":");
         self.ms(end.duration);
         self.put(",\"attempts\":[");
@@ -130,7 +134,7 @@ impl<'v> Piece<'v> {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    fn json(&mut self, value: &impl Serialize) {
+    fn json(&mut self, value: &(impl Serialize + ?Sized)) {
         // Writing into memory does not fail, and the values have no maps with other keys than strings.
         let _ = serde_json::to_writer(&mut self.text, value);
     }

@@ -58,7 +58,7 @@ pub(super) struct EventsQuery {
     /// Only these kinds of events, separated by commas.
     #[param(nullable = false, example = "call_started,call_ended")]
     kind: Option<String>,
-    /// Only calls that ended so: `ok`, `tool_error`, `failed` or `cancelled`.
+    /// Only calls that ended so: `ok`, `tool_error`, `rpc_error`, `failed` or `cancelled`.
     #[param(nullable = false)]
     outcome: Option<String>,
     /// Whether the stream continues with future events. `false`: it ends after the recorded ones.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::manager::{Error, Scope};
 use json::Raw;
-use protocol::Version;
 use protocol::feature::List;
+use protocol::{ErrorObject, Version};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Dial, Fake};
 use upstream::{State, Subject};
@@ -112,21 +112,27 @@ async fn how_long_calls_took_is_counted_by_how_they_ended_and_outlives_a_reload(
     let (manager, [of_a, of_b]) = two(&a, &b).await;
     a.answer_calls(Answer::After(Duration::from_secs(3), Ok(Raw::empty_object())));
     call(&manager, "a").await.expect("after three seconds");
+    for text in [r#"{"content":[],"isError":true}"#, r#"{"isError":false,"content":[{"isError":true}]}"#] {
+        a.answer_calls(Answer::Reply(Ok(Raw::parse(&text.into()).expect("JSON"))));
+        call(&manager, "a").await.expect("a result").reply.expect("a result");
+    }
+    a.answer_calls(Answer::Reply(Err(ErrorObject::new(-32602, "no such city"))));
+    call(&manager, "a").await.expect("an answer").reply.expect_err("an error");
     a.answer_calls(Answer::Fail(upstream::Error::Lost { reason: "on purpose".into() }));
     call(&manager, "a").await.expect_err("it is lost");
     manager.disconnect("a").await.expect("done");
     call(&manager, "a").await.expect_err("it is refused");
     let counted = || manager.server("a").expect("it is there").durations.counted();
-    let [result, rpc_error, failed, refused] = counted();
+    let [result, tool_error, rpc_error, failed, refused] = counted();
     assert_eq!(result.sum, Duration::from_secs(3));
-    let calls = [&result, &rpc_error, &failed, &refused].map(|one| one.buckets.iter().sum::<u64>());
-    assert_eq!(calls, [1, 0, 1, 1]);
+    let all = [&result, &tool_error, &rpc_error, &failed, &refused];
+    assert_eq!(all.map(|one| one.buckets.iter().sum::<u64>()), [2, 1, 1, 1, 1]);
     let next = config(vec![changed(&of_a), of_b]);
     manager.apply_with(next, |_| Ok(next_a.connector())).await.expect("applied");
     manager.settled(&Scope::All, Duration::from_secs(5)).await;
     call(&manager, "a").await.expect("by the new one");
-    assert_eq!(counted()[0].buckets.iter().sum::<u64>(), 2);
-    assert_eq!(counted()[3], refused);
+    assert_eq!(counted()[0].buckets.iter().sum::<u64>(), 3);
+    assert_eq!(counted()[4], refused);
 }
 
 #[tokio::test(start_paused = true)]

@@ -304,11 +304,11 @@ impl Manager {
         match answered {
             Ok(response) => {
                 let response = request.checked(response);
-                server.ended(Ok(response.body.as_buffered()), request.begun.elapsed());
+                server.ended(request, Ok(response.body.as_buffered()));
                 Ok(response)
             }
             Err(source) => {
-                server.ended(Err(&source), request.begun.elapsed());
+                server.ended(request, Err(&source));
                 Err(failed_at(upstream, request.tool(), source))
             }
         }

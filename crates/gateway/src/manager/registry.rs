@@ -119,7 +119,7 @@ impl Registry {
         let (sender, count) = watch::channel(0);
         let (notices, views) = (broadcast::Sender::new(NOTICES), Views::default());
         let live = LiveEvents::new();
-        live.set_arguments(config.arguments_in_events);
+        live.configure(&config);
         let registry = Self {
             config,
             snapshot: snapshot.clone(),
@@ -223,7 +223,7 @@ impl Registry {
     async fn apply(&mut self, order: Apply) {
         if let Some(config) = order.config {
             self.config = config;
-            self.live.set_arguments(self.config.arguments_in_events);
+            self.live.configure(&self.config);
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let Apply { upstreams, known, forgotten, done, .. } = order;

@@ -27,7 +27,9 @@ fn begin(events: &LiveEvents, number: u64, arguments: usize) -> (Arc<ToolCall>, 
 
 fn end(events: &LiveEvents, (call, begun): (Arc<ToolCall>, u64)) {
     let (duration, attempts) = (Duration::ZERO, EndedAttempts::new());
-    call.end.set(CallEnd { outcome: "ok", code: None, duration, attempts }).expect("it ends once");
+    call.end
+        .set(CallEnd { outcome: "ok", code: None, error: None, duration, attempts })
+        .expect("it ends once");
     events.record_end(begun, call);
 }
 

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 pub use event::{CallEnd, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames, ToolCall};
 
+use super::config::Config;
 use client_names::ClientNames;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::{RequestId, untrusted};
@@ -46,6 +47,8 @@ const CHARGE_STEP: usize = 64 * 1024;
 pub struct LiveEvents {
     is_watched: AtomicBool,
     has_arguments: AtomicBool,
+    /// Whether events of failed calls have the text of the error.
+    has_errors: AtomicBool,
     calls: AtomicU64,
     client_names: ClientNames,
     state: Mutex<State>,
@@ -104,10 +107,11 @@ impl LiveEvents {
             watchers: HashMap::new(),
             awaited: u64::MAX,
         };
-        let [is_watched, has_arguments] = [false, false].map(AtomicBool::new);
+        let [is_watched, has_arguments, has_errors] = [false; 3].map(AtomicBool::new);
         Arc::new(Self {
             is_watched,
             has_arguments,
+            has_errors,
             calls: AtomicU64::new(0),
             client_names: ClientNames::default(),
             state: Mutex::new(state),
@@ -142,9 +146,10 @@ impl LiveEvents {
         Some(Watcher { events, principal, position, is_told_by_ends: false })
     }
 
-    /// Sets whether future events of calls have the arguments.
-    pub(super) fn set_arguments(&self, are_recorded: bool) {
-        self.has_arguments.store(are_recorded, Ordering::Relaxed);
+    /// Sets which texts future events of calls have.
+    pub(super) fn configure(&self, config: &Config) {
+        self.has_arguments.store(config.arguments_in_events, Ordering::Relaxed);
+        self.has_errors.store(config.errors_in_events, Ordering::Relaxed);
     }
 
     /// Records an operation that ended, if somebody watches. `outcome` is `done` or a code.
