@@ -42,7 +42,7 @@ use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
-use upstream::{CallEvent, CallSource, Inlet, Outlet, Question};
+use upstream::{CallEvent, CallSource, EventReceiver, EventSender, Question};
 
 /// The most messages that wait for a slow client.
 const WAITING: usize = 64;
@@ -66,7 +66,7 @@ pub(super) fn begin(
     let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
-    let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
+    let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
     let login = api.gateway.login_called(principal, (&scope, &request.tool), host(headers));
     let source = CallSource { request_id: Some(id), is_rest: true };
@@ -74,12 +74,12 @@ pub(super) fn begin(
     let caller = Arc::new(caller.in_request(source));
     let run = match login {
         Some(answer) => ready(Ok(answer)).boxed(),
-        None => run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed(),
+        None => run(api.gateway.clone(), Arc::clone(&caller), request, event_sender).boxed(),
     };
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);
-    let call = Running { ready, open, inlet, caller, account, gateway, run: Some(run), id, record };
+    let call = Running { ready, open, receiver, caller, account, gateway, run: Some(run), id, record };
     let events = stream::unfold(Box::new(call), |mut call| async move {
         let bytes = call.next().await?;
         Some((Ok::<_, Infallible>(bytes), call))
@@ -97,7 +97,7 @@ struct Running {
     /// Events that are sent next.
     ready: VecDeque<Bytes>,
     open: OpenCall,
-    inlet: Inlet,
+    receiver: EventReceiver,
     caller: Arc<Caller>,
     /// The payer for events that were not written yet.
     account: Account,
@@ -118,7 +118,7 @@ impl Running {
             let run = self.run.as_mut()?;
             let ended = tokio::select! {
                 biased;
-                Some(said) = self.inlet.recv() => {
+                Some(said) = self.receiver.recv() => {
                     if let Some(event) = self.event_of(said) {
                         return Some(event);
                     }
@@ -188,7 +188,7 @@ impl Running {
 
     /// Adds the last events, for what was said before the end also comes before it.
     fn end(&mut self, ended: Result<Called, Problem>) {
-        while let Ok(said) = self.inlet.try_recv() {
+        while let Ok(said) = self.receiver.try_recv() {
             if let CallEvent::Notice(notice) = said {
                 self.ready.extend(self.notice(notice));
             }
@@ -224,7 +224,7 @@ async fn run(
     gateway: Gateway,
     caller: Arc<Caller>,
     CallRequest { tool, arguments, timeout: limit, .. }: CallRequest,
-    outlet: Outlet,
+    event_sender: EventSender,
 ) -> Result<Called, Problem> {
     let begun = Instant::now();
     let token = Raw::of(&json!({meta::PROGRESS_TOKEN: 1}));
@@ -232,7 +232,7 @@ async fn run(
     let request =
         Request { id: MessageId::from_u64(1), method: method::TOOLS_CALL.into(), params: Some(params) };
     let work = async {
-        gateway::collect(gateway.handle(&caller, &request, &outlet).await, caller.version.era()).await
+        gateway::collect(gateway.handle(&caller, &request, &event_sender).await, caller.version.era()).await
     };
     let reply = match limit {
         Some(limit) => timeout(limit, work).await.map_err(|_| timed_out(&tool, limit))?,

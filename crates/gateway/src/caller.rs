@@ -126,7 +126,7 @@ impl Caller {
         let account = Account::Principal(Arc::clone(self.principal.id()));
         let keep = |text: Raw| match text.bytes().len() {
             ..SMALL_DESCRIPTION => Ok(text),
-            _ => text.kept(|bytes| Charge::open(account.clone(), ChargeKind::Request).hold(bytes)),
+            _ => text.try_map_bytes(|bytes| Charge::open(account.clone(), ChargeKind::Request).hold(bytes)),
         };
         let Sender { capabilities, info, log_level } = self.sender;
         let sender = Sender { capabilities: keep(capabilities)?, info: keep(info)?, log_level };

@@ -8,14 +8,14 @@ use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
 use protocol::{ErrorObject, method};
-use upstream::{Outlet, ResponseBody};
+use upstream::{EventSender, ResponseBody};
 
 /// Calls a tool at its server.
 pub(super) async fn call(
     gateway: &Gateway,
     caller: &Caller,
     params: Option<&Raw>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("call tools"));
@@ -23,7 +23,7 @@ pub(super) async fn call(
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
     let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, None);
-    let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, outlet).await;
+    let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, event_sender).await;
     let request = request.map_err(|error| {
         let snapshot = gateway.manager.snapshot();
         let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);
@@ -37,7 +37,7 @@ pub(super) async fn call(
         return answered.map(|result| ResponseBody::Buffered(Ok(result)));
     }
     let server = Arc::clone(request.server_name());
-    Ok(match bridge::call(gateway, caller, request, outlet).await {
+    Ok(match bridge::call(gateway, caller, request, event_sender).await {
         ResponseBody::Buffered(reply) => {
             ResponseBody::Buffered(reply.map(|result| {
                 // Another server may have the URIs by now.
