@@ -242,7 +242,7 @@ async fn every_route_lets_in_whom_its_row_names() {
 async fn what_is_counted_is_told_to_prometheus() {
     let gateway = three().await;
     gateway.call(r#"{"server":"docs","tool":"ping"}"#).await;
-    gateway.manager.store().note("handbook", true);
+    gateway.manager.store().record("handbook", true);
     let answered = gateway.get("/metrics").await;
     for line in [
         "switchyard_server_calls_total{server=\"docs\"} 1",

@@ -149,7 +149,7 @@ pub(super) fn printed(
     if 2 * size >= SMALL {
         charge.cover(5 * size).map_err(exhausted)?;
     }
-    let printed = Raw::with_room(&Answer::of(called, tool, id)?, 2 * size + ENVELOPE).bytes().clone();
+    let printed = Raw::with_capacity(&Answer::of(called, tool, id)?, 2 * size + ENVELOPE).bytes().clone();
     if printed.len() < SMALL { Ok(printed) } else { charge.hold(printed).map_err(exhausted) }
 }
 

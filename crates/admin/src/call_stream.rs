@@ -33,7 +33,7 @@ use super::login_urls::host;
 use super::problem::Problem;
 use super::{Api, view};
 use auth::Principal;
-use gateway::manager::{Called, Named, Scope};
+use gateway::manager::{Called, ItemKind, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
@@ -238,7 +238,7 @@ async fn run(
         Some(limit) => timeout(limit, work).await.map_err(|_| timed_out(&tool, limit))?,
         None => work.await,
     };
-    let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, Named::Tool, &tool);
+    let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, ItemKind::Tool, &tool);
     let (server, subject) = match route {
         Ok(route) => (Arc::clone(&route.server), Arc::clone(&route.subject)),
         // The tool left the list while it ran.

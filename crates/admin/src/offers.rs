@@ -29,7 +29,7 @@ use super::view::in_ms;
 use super::{Api, json_bytes};
 use auth::Principal;
 use gateway::manager::catalog::CatalogEntry;
-use gateway::manager::{Named, Scope};
+use gateway::manager::{ItemKind, Scope};
 use gateway::{Caller, collect};
 use json::Raw;
 use protocol::error::code::{INVALID_PARAMS, RESOURCE_NOT_FOUND};
@@ -240,7 +240,7 @@ pub(super) async fn prompt(
     let [arguments] = body::members(&headers, &body, ["arguments"])?;
     let arguments = body::optional_object(arguments, "arguments")?.unwrap_or_else(Raw::empty_object);
     let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
-    let route = snapshot.route(&Scope::All, Named::Prompt, &name);
+    let route = snapshot.route(&Scope::All, ItemKind::Prompt, &name);
     let server = route.ok().map(|route| route.server.to_string());
     let params = Raw::object(&[("name", &Raw::of(&name)), ("arguments", &arguments)]);
     ask(&api, (&principal, id), (method::PROMPTS_GET, name, params), server).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::manager::Named;
+use crate::manager::ItemKind;
 use protocol::error::code;
 use upstream::Error as U;
 
@@ -104,7 +104,7 @@ fn what_was_sent_wrong_is_named_with_what_would_be_right() {
     assert_eq!(missing.get("rejected_value"), Some(&json!(null)));
     assert_eq!(value(&bad_cursor(&Raw::of(&7)))["rejected_value"], 7);
     let several = Error::Ambiguous {
-        kind: Named::Tool,
+        kind: ItemKind::Tool,
         name: "find".into(),
         candidates: vec!["a__find".into()],
         before: None,

@@ -49,7 +49,7 @@ impl Cache {
         let count = if answer.is_some() { &mut inner.hits } else { &mut inner.misses };
         *count += 1;
         drop(inner);
-        self.store.note(AREA, answer.is_some());
+        self.store.record(AREA, answer.is_some());
         answer
     }
 

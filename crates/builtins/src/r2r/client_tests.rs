@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, Seen};
+use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, ReceivedRequest};
 use super::model::Results;
 use super::session::is_open_to_all;
 use crate::r2r::config::{self, CacheTtl, Credentials};
@@ -306,7 +306,7 @@ async fn an_r2r_that_takes_whoever_comes_is_noticed() {
             r2r.anonymous();
         }
         let client = logged_in(&r2r).await;
-        let bare = |seen: &Seen| {
+        let bare = |seen: &ReceivedRequest| {
             seen.path == "/v3/users/me" && !seen.headers.iter().any(|(name, _)| name == "authorization")
         };
         assert_eq!(r2r.seen().iter().filter(|seen| bare(seen)).count(), 1);

@@ -54,7 +54,7 @@ async fn calls_go_to_whoever_owns_the_name() {
     let candidates = vec!["a__shared".to_owned(), "b__shared".to_owned()];
     assert_eq!(
         refused,
-        Error::Ambiguous { kind: Named::Tool, name: "shared".into(), candidates, before: None }
+        Error::Ambiguous { kind: ItemKind::Tool, name: "shared".into(), candidates, before: None }
     );
     assert!(matches!(
         manager.call_tool("c", "shared", &none, None).await,
@@ -266,7 +266,7 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
 
     let missing =
         manager.prompt_request(&Scope::All, "r", none.clone(), None).await.expect_err("nobody has it");
-    assert!(matches!(missing, Error::NameNotFound { kind: Named::Prompt, .. }));
+    assert!(matches!(missing, Error::NameNotFound { kind: ItemKind::Prompt, .. }));
     let guessed = manager.resource_requests(&Scope::All, "test://z", &none).await.expect("two may");
     assert_eq!(
         guessed.iter().map(|target| target.server_name().as_ref()).collect::<Vec<_>>(),

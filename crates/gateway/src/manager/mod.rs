@@ -40,7 +40,7 @@ use tokio::time::Instant;
 
 pub use apply::Applied;
 pub use config::Config;
-pub use error::{Error, Hidden, Named};
+pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
 pub use problem::MEMORY_EXHAUSTED;
 pub use registry::ServerNotice;

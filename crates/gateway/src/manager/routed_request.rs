@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::catalog::Route;
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use super::snapshot::{Scope, Server, Snapshot};
 use super::{failed, unrequested};
 use json::Raw;
@@ -138,7 +138,7 @@ impl RoutedRequest {
         let held = match self.tool() {
             Some(tool) if !config.tools.let_through(tool) => {
                 let names = server.catalog.tools().iter().map(|entry| entry.exposed.as_str());
-                return Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names));
+                return Err(Error::name_not_found(ItemKind::Tool, tool, Some(&config.name), names));
             }
             _ if config.tools.on_change != OnChange::Block => None,
             Some(tool) => server.trust.held(tool),

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::catalog::{Catalog, History, LoginTool, Lookup, Part, Route, Style};
 use super::config::{Config, ToolNames};
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use super::known::KnownServers;
 use super::naming::Rules;
 use super::trust::{Approval, Trust};
@@ -155,11 +155,11 @@ impl Snapshot {
     }
 
     /// Returns the owner of the tool or prompt `name` in a scope.
-    pub fn route(&self, scope: &Scope, kind: Named, name: &str) -> Result<Arc<Route>, Error> {
+    pub fn route(&self, scope: &Scope, kind: ItemKind, name: &str) -> Result<Arc<Route>, Error> {
         let catalog = self.catalog(scope)?;
         let lookup = match kind {
-            Named::Tool => catalog.tool(name),
-            Named::Prompt => catalog.prompt(name),
+            ItemKind::Tool => catalog.tool(name),
+            ItemKind::Prompt => catalog.prompt(name),
         };
         match lookup {
             Lookup::Found(route) => Ok(route.clone()),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::digest::{DefinitionDigest, RECORD, Sha256Hash, name_hash, whole_hash};
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use json::Raw;
 use protocol::skill;
 use runtime::telemetry::{audit, untrusted};
@@ -291,7 +291,7 @@ impl Trust {
         let definition =
             || offered.iter().find(|(tool, _)| *tool == name).map(|(_, found)| whole_hash(found));
         let Some(now) = change.map(|change| change.now.whole).or_else(definition) else {
-            return Err(Error::name_not_found(Named::Tool, name, Some(server), names()));
+            return Err(Error::name_not_found(ItemKind::Tool, name, Some(server), names()));
         };
         let now = hex::encode(now);
         if approval.sha256.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&now)) {
