@@ -111,7 +111,7 @@ async fn answer(
         return call_stream::begin(api, principal, (headers, request), id);
     }
     let CallRequest { server, tool, arguments, timeout } = request;
-    let record = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
+    let record = call_audit::start((principal, id), server.as_deref(), || tool.clone())?;
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
     if let Some(called) = api.gateway.login_called(principal, (&scope, &tool), host(headers)) {
         let called = call_audit::noted(record, Ok(called))?;

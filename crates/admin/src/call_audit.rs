@@ -5,12 +5,12 @@
 use super::problem::Problem;
 use super::who;
 use auth::Principal;
-use gateway::manager::{self, Called};
+use gateway::manager::{self, CallResponse};
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, AuditRecord};
 
 /// Begins the entry of a call in the audit log, if calls are logged. `server` is the one that the caller named.
-pub(super) fn begun(
+pub(super) fn start(
     (principal, id): (&Principal, RequestId),
     server: Option<&str>,
     subject: impl FnOnce() -> String,
@@ -25,8 +25,8 @@ pub(super) fn begun(
 /// Records the result of a call in `record`, if calls are logged.
 pub(super) fn noted(
     record: Option<Box<AuditRecord>>,
-    called: Result<Called, manager::Error>,
-) -> Result<Called, Problem> {
+    called: Result<CallResponse, manager::Error>,
+) -> Result<CallResponse, Problem> {
     let Some(mut record) = record else { return Ok(called?) };
     if let Err(manager::Error::Upstream { server, .. } | manager::Error::ToolChanged { server, .. }) = &called
     {
@@ -38,7 +38,7 @@ pub(super) fn noted(
 }
 
 /// Ends `record` with what the client gets.
-pub(super) fn ended(mut record: AuditRecord, called: Result<&Called, &Problem>) {
+pub(super) fn ended(mut record: AuditRecord, called: Result<&CallResponse, &Problem>) {
     match called {
         Ok(called) => {
             record.at(&called.server);

@@ -28,12 +28,12 @@ use super::answer::{exhausted, printed};
 use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
-use super::call_stream_data::{Asked, Begun, Withdrawn};
+use super::call_stream_data::{Asked, CallStart, Withdrawn};
 use super::login_urls::host;
 use super::problem::Problem;
 use super::{Api, view};
 use auth::Principal;
-use gateway::manager::{Called, ItemKind, Scope};
+use gateway::manager::{CallResponse, ItemKind, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
@@ -63,7 +63,7 @@ pub(super) fn begin(
     (headers, request): (&HeaderMap, CallRequest),
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
     let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
@@ -76,7 +76,7 @@ pub(super) fn begin(
         Some(answer) => ready(Ok(answer)).boxed(),
         None => run(api.gateway.clone(), Arc::clone(&caller), request, event_sender).boxed(),
     };
-    let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
+    let first = event("call", Raw::of(&CallStart { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);
     let call = Running { ready, open, receiver, caller, account, gateway, run: Some(run), id, record };
@@ -103,7 +103,7 @@ struct Running {
     account: Account,
     gateway: Gateway,
     /// None once it has ended.
-    run: Option<BoxFuture<'static, Result<Called, Problem>>>,
+    run: Option<BoxFuture<'static, Result<CallResponse, Problem>>>,
     id: RequestId,
     record: Option<Box<AuditRecord>>,
 }
@@ -118,8 +118,8 @@ impl Running {
             let run = self.run.as_mut()?;
             let ended = tokio::select! {
                 biased;
-                Some(said) = self.receiver.recv() => {
-                    if let Some(event) = self.event_of(said) {
+                Some(event) = self.receiver.recv() => {
+                    if let Some(event) = self.event_of(event) {
                         return Some(event);
                     }
                     continue;
@@ -137,8 +137,8 @@ impl Running {
     }
 
     /// The event of one message of the server, if there is one.
-    fn event_of(&self, said: CallEvent) -> Option<Bytes> {
-        match said {
+    fn event_of(&self, event: CallEvent) -> Option<Bytes> {
+        match event {
             CallEvent::Notice(notice) => self.notice(notice),
             CallEvent::Question(question) => self.question(question),
             CallEvent::Pause(_) => None,
@@ -161,8 +161,8 @@ impl Running {
             question.params.as_ref().map_or_else(Raw::empty_object, |params| params.without("_meta"));
         let server = question.server.clone();
         let id = self.open.ask(question)?;
-        let asked = Raw::of(&Asked { id, kind, server: server.as_deref(), request });
-        self.charged("question", asked.bytes()).inspect_err(|_| self.open.refuse(id)).ok()
+        let data = Raw::of(&Asked { id, kind, server: server.as_deref(), request });
+        self.charged("question", data.bytes()).inspect_err(|_| self.open.refuse(id)).ok()
     }
 
     /// The event of one notification, if there is one. Without room for it, it is dropped and counted.
@@ -187,9 +187,9 @@ impl Running {
     }
 
     /// Adds the last events, for what was said before the end also comes before it.
-    fn end(&mut self, ended: Result<Called, Problem>) {
-        while let Ok(said) = self.receiver.try_recv() {
-            if let CallEvent::Notice(notice) = said {
+    fn end(&mut self, ended: Result<CallResponse, Problem>) {
+        while let Ok(event) = self.receiver.try_recv() {
+            if let CallEvent::Notice(notice) = event {
                 self.ready.extend(self.notice(notice));
             }
         }
@@ -225,8 +225,8 @@ async fn run(
     caller: Arc<Caller>,
     CallRequest { tool, arguments, timeout: limit, .. }: CallRequest,
     event_sender: EventSender,
-) -> Result<Called, Problem> {
-    let begun = Instant::now();
+) -> Result<CallResponse, Problem> {
+    let started = Instant::now();
     let token = Raw::of(&json!({meta::PROGRESS_TOKEN: 1}));
     let params = Raw::object(&[("name", &Raw::of(&tool)), ("arguments", &arguments), ("_meta", &token)]);
     let request =
@@ -244,7 +244,7 @@ async fn run(
         // The tool left the list while it ran.
         Err(_) => ("".into(), tool.into()),
     };
-    Ok(Called { server, subject, reply, elapsed: begun.elapsed() })
+    Ok(CallResponse { server, subject, reply, elapsed: started.elapsed() })
 }
 
 async fn withdrawn(open: &OpenCall) -> u64 {

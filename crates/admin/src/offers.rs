@@ -253,8 +253,8 @@ async fn ask(
     (method, subject, params): (&'static str, String, Raw),
     server: Option<String>,
 ) -> Result<Response, Problem> {
-    let begun = Instant::now();
-    let record = call_audit::begun((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
+    let started = Instant::now();
+    let record = call_audit::start((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
     let caller = Caller::of_program(principal.clone(), Scope::All, None);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &EventSender::unread()).await;
@@ -263,7 +263,7 @@ async fn ask(
         record.answered(&reply);
     }
     let result = result(reply, server.as_deref())?;
-    let answer = ReadAnswer { result, server, duration_ms: in_ms(begun.elapsed()), request_id: id };
+    let answer = ReadAnswer { result, server, duration_ms: in_ms(started.elapsed()), request_id: id };
     Ok(json_bytes(held(Raw::of(&answer).bytes().clone(), principal.id())?))
 }
 

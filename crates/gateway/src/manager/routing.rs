@@ -40,11 +40,11 @@ impl Manager {
         call: impl Into<Box<Call>>,
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
-        let begun = now();
+        let started = now();
         let viewer = viewer.into();
         let (snapshot, route) = self.named(viewer, (ItemKind::Tool, name), patience).await;
         let routed = RoutedRequest::of_tool((&snapshot, viewer.scope), route?, name, call.into())?;
-        Ok(RoutedRequest { begun, ..routed })
+        Ok(RoutedRequest { started, ..routed })
     }
 
     /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
@@ -55,12 +55,12 @@ impl Manager {
         call: impl Into<Box<Call>>,
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
-        let begun = now();
+        let started = now();
         let (snapshot, route) = self.named(viewer.into(), (ItemKind::Prompt, name), patience).await;
         let route = route?;
         let call = read_call(call.into(), "name", name, &route.subject);
         let routed = RoutedRequest::new(&snapshot, &route.server, Arc::clone(&route.subject), call)?;
-        Ok(RoutedRequest { begun, ..routed })
+        Ok(RoutedRequest { started, ..routed })
     }
 
     /// Makes a request of the client of `call` about `subject` at `server`, whose time begins now.

@@ -72,7 +72,7 @@ impl Revisions {
     }
 
     /// Copies the count of `list` from `others`.
-    pub const fn note(&mut self, list: List, others: Self) {
+    pub const fn record(&mut self, list: List, others: Self) {
         self.0[list as usize] = others.0[list as usize];
     }
 

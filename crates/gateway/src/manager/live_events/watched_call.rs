@@ -28,7 +28,7 @@ struct WatchedCall<'a> {
     request: &'a RoutedRequest,
     call: Arc<ToolCall>,
     /// The number of the event of its beginning.
-    begun: u64,
+    started: u64,
     is_over: bool,
 }
 
@@ -46,8 +46,8 @@ impl<'a> WatchedCall<'a> {
             arguments,
             end: OnceLock::new(),
         });
-        let begun = events.record(EventKind::CallStarted(Arc::clone(&call)));
-        Self { events, request, call, begun, is_over: false }
+        let started = events.record(EventKind::CallStarted(Arc::clone(&call)));
+        Self { events, request, call, started, is_over: false }
     }
 
     /// Records the end of the call.
@@ -61,10 +61,10 @@ impl<'a> WatchedCall<'a> {
                     Some(Ok(result)) if result.get_as("isError") == Some(true) => "tool_error",
                     _ => "ok",
                 };
-                CallEnd { outcome, code: None, duration: self.request.begun.elapsed(), attempts }
+                CallEnd { outcome, code: None, duration: self.request.started.elapsed(), attempts }
             }
             Err(error) => {
-                let (code, duration) = (Some(error.code()), self.request.begun.elapsed());
+                let (code, duration) = (Some(error.code()), self.request.started.elapsed());
                 CallEnd { outcome: "failed", code, duration, attempts }
             }
         });
@@ -73,14 +73,14 @@ impl<'a> WatchedCall<'a> {
     fn record(&self, end: CallEnd) {
         // It is set once, because `is_over` is set before.
         let _ = self.call.end.set(end);
-        self.events.record_end(self.begun, Arc::clone(&self.call));
+        self.events.record_end(self.started, Arc::clone(&self.call));
     }
 }
 
 impl Drop for WatchedCall<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let duration = self.request.begun.elapsed();
+            let duration = self.request.started.elapsed();
             self.record(CallEnd {
                 outcome: "cancelled",
                 code: None,

@@ -27,7 +27,7 @@ impl Snapshot {
         let Some((server, own)) = owner else { return self.nowhere(kind, name) };
         if !server.is_heard && server.may_have(kind, own) {
             let tool = (kind == ItemKind::Tool).then_some(own);
-            return failed_at(&server.upstream, tool, trouble(&server.upstream.status()));
+            return failed_at(&server.upstream, tool, absence_error(&server.upstream.status()));
         }
         let there = &server.upstream.config().name;
         let catalog = if *scope == Scope::All { &self.catalog } else { &server.catalog };
@@ -64,13 +64,13 @@ impl Snapshot {
         let Scope::Server(name) = scope else { return None };
         let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
-        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, trouble(&status)))
+        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, absence_error(&status)))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
     pub(super) fn failure_behind(&self, uri: &str) -> Option<Error> {
         let server = self.server_called(split_owner(uri)?.0).filter(|server| !server.is_heard)?;
-        Some(failed_at(&server.upstream, None, trouble(&server.upstream.status())))
+        Some(failed_at(&server.upstream, None, absence_error(&server.upstream.status())))
     }
 
     /// The server that `name` belongs to whatever the servers list, and what it calls it.
@@ -146,7 +146,7 @@ const fn listed(kind: ItemKind) -> Kind {
     }
 }
 
-fn trouble(status: &Status) -> upstream::Error {
+fn absence_error(status: &Status) -> upstream::Error {
     match (status.state, status.breaker.retry_in) {
         (State::Disabled | State::Disconnected, _) => {
             upstream::Error::Unavailable { state: status.state.as_str() }
