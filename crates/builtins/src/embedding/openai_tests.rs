@@ -78,7 +78,7 @@ async fn an_empty_text_is_never_sent() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_three_times() {
+async fn transient_failure_is_tried_again_three_times() {
     let now = "retry-after: 0\r\n";
     let service = Service::new(vec![
         Answer::Gone,
@@ -97,7 +97,7 @@ async fn what_may_pass_is_tried_again_three_times() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_pause_that_is_longer_than_the_deadline() {
+async fn pause_longer_than_the_deadline_is_not_waited_for() {
     for (pause, deadline) in [("retry-after: 25\r\n", 20), ("retry-after: 3600\r\n", 9_999)] {
         let service = Service::new(vec![busy(pause)]).await;
         let deadline = Instant::now() + Duration::from_secs(deadline);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_lately_is_known() {
+    fn recent_search_is_cached() {
         let store = Store::open(&runtime::store::Config::default());
         let cache = Cache::new(2, &store);
         for query in ["a", "b", "c"] {
