@@ -70,7 +70,7 @@ async fn a_signal_does_the_same_and_a_bad_file_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_fixed_at_the_start_is_named() {
+async fn settings_fixed_at_the_start_are_named() {
     let one = server("a");
     let registry = |port: u16| {
         let registry = Registry::new().http("one", &one.url());

@@ -21,7 +21,7 @@ use runtime::telemetry::RequestId;
 const BYTES: usize = 16 * 1024;
 
 /// One piece of a stream, for one viewer.
-pub(super) struct Piece<'v> {
+pub(super) struct EventChunk<'v> {
     text: Vec<u8>,
     viewer: &'v Principal,
     /// The last date that was written, and its second.
@@ -29,7 +29,7 @@ pub(super) struct Piece<'v> {
     second: u64,
 }
 
-impl<'v> Piece<'v> {
+impl<'v> EventChunk<'v> {
     pub(super) fn new(viewer: &'v Principal) -> Self {
         Self { text: Vec::with_capacity(BYTES), viewer, date: Vec::new(), second: 0 }
     }

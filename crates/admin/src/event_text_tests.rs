@@ -77,11 +77,11 @@ fn check(document: &Value, (call, at): (ToolCall, SystemTime), role: Role) {
     let (viewer, is_shown) = (Principal::new("viewer", role), role == Role::Superuser);
     let call = Arc::new(call);
     let event = |number, what| LiveEvent { number, at, what };
-    let begun = event(7, EventKind::CallStarted(Arc::clone(&call)));
+    let started = event(7, EventKind::CallStarted(Arc::clone(&call)));
     let ended = event(8, EventKind::CallEnded(Arc::clone(&call)));
     let Some((call, Some(end))) = ended.call() else { panic!("{ended:?}") };
-    let mut piece = Piece::new(&viewer);
-    piece.event(&begun);
+    let mut piece = EventChunk::new(&viewer);
+    piece.event(&started);
     piece.event(&ended);
     let events = read(&piece.into_bytes());
     let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_call_and_a_new_state_are_one_line_each() {
+    fn ended_call_and_new_state_are_one_line_each() {
         let shown = |event, data: &str| line(event, &Raw::parse(&data.to_owned().into()).expect("JSON"));
         let call = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","outcome":"failed","code":"timeout","error":"no answer","duration_ms":12.345}"#;
         let expected = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout  no answer";

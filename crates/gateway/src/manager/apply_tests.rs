@@ -44,12 +44,12 @@ fn names(list: &[Arc<str>]) -> Vec<&str> {
     list.iter().map(AsRef::as_ref).collect()
 }
 
-async fn call(manager: &Manager, server: &str) -> Result<super::super::Called, Error> {
+async fn call(manager: &Manager, server: &str) -> Result<super::super::CallResponse, Error> {
     manager.call_tool(server, "t", &Raw::empty_object(), None).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_the_same_goes_on_untouched_and_the_rest_comes_and_goes() {
+async fn unchanged_servers_continue_while_others_are_added_and_removed() {
     let (a, b, c) = (server(&["t", "of_a"]), server(&["t"]), server(&["of_c"]));
     c.dial(Dial::AcceptAfter(Duration::from_secs(2)));
     let (manager, [of_a, _]) = two(&a, &b).await;
@@ -195,7 +195,7 @@ async fn a_configuration_that_cannot_be_used_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_subscribed_hears_of_the_successor() {
+async fn subscriber_is_notified_by_the_replacement_server() {
     let (a, b, next_a) = (server(&["t"]), server(&["u"]), server(&["t"]));
     let (manager, [of_a, of_b]) = two(&a, &b).await;
     let mut notices = manager.notices();
@@ -206,9 +206,9 @@ async fn who_subscribed_hears_of_the_successor() {
     let (_, _watching) = watched.expect("it agrees");
     let next = config(vec![changed(&of_a), of_b]);
     manager.apply_with(next, |_| Ok(next_a.connector())).await.expect("applied");
-    let told = notices.recv().await.expect("told");
-    assert_eq!(told.server.as_ref(), "a");
-    assert!(told.notice.is_none(), "it may have changed while nobody listened");
+    let change = notices.recv().await.expect("told");
+    assert_eq!(change.server.as_ref(), "a");
+    assert!(change.notice.is_none(), "it may have changed while nobody listened");
     assert_eq!(next_a.executed("resources/subscribe"), 1);
 }
 

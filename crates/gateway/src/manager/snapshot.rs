@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::catalog::{Catalog, History, LoginTool, Lookup, Part, Route, Style};
 use super::config::{Config, ToolNames};
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use super::known::KnownServers;
 use super::naming::Rules;
 use super::routed_request::RoutedRequest;
@@ -73,7 +73,7 @@ impl Revisions {
     }
 
     /// Copies the count of `list` from `others`.
-    pub const fn note(&mut self, list: List, others: Self) {
+    pub const fn record(&mut self, list: List, others: Self) {
         self.0[list as usize] = others.0[list as usize];
     }
 
@@ -156,11 +156,11 @@ impl Snapshot {
     }
 
     /// Returns the owner of the tool or prompt `name` in a scope.
-    pub fn route(&self, scope: &Scope, kind: Named, name: &str) -> Result<Arc<Route>, Error> {
+    pub fn route(&self, scope: &Scope, kind: ItemKind, name: &str) -> Result<Arc<Route>, Error> {
         let catalog = self.catalog(scope)?;
         let lookup = match kind {
-            Named::Tool => catalog.tool(name),
-            Named::Prompt => catalog.prompt(name),
+            ItemKind::Tool => catalog.tool(name),
+            ItemKind::Prompt => catalog.prompt(name),
         };
         match lookup {
             Lookup::Found(route) => Ok(route.clone()),
@@ -277,7 +277,7 @@ impl Server {
 
     /// Records the end of a client's request. Without a reply the result is still arriving.
     pub(super) fn ended(&self, request: &RoutedRequest, result: Result<Option<&Reply>, &upstream::Error>) {
-        self.durations.ended(outcome(request, result), request.begun.elapsed());
+        self.durations.ended(outcome(request, result), request.started.elapsed());
     }
 
     /// Continues with the state of `before`, which has this name.

@@ -180,10 +180,10 @@ impl LiveEvents {
         self.record_locked(self.lock(), what)
     }
 
-    /// Records the end of a call that the event `begun` is the beginning of.
-    fn record_end(&self, begun: u64, call: Arc<ToolCall>) {
+    /// Records the end of a call that the event `started` is the beginning of.
+    fn record_end(&self, started: u64, call: Arc<ToolCall>) {
         let mut state = self.lock();
-        state.has_ended(begun);
+        state.has_ended(started);
         self.record_locked(state, EventKind::CallEnded(call));
     }
 
@@ -240,11 +240,11 @@ impl State {
     }
 
     /// Marks the beginning of a call that ends. The event of the end, which holds the call longer, is charged for it.
-    fn has_ended(&mut self, begun: u64) {
-        let index = self.index(begun);
-        if let Some(begun) = self.ring.get_mut(index).filter(|found| found.event.number == begun) {
-            begun.has_ended = true;
-            let size = std::mem::replace(&mut begun.size, PLACE) - PLACE;
+    fn has_ended(&mut self, started: u64) {
+        let index = self.index(started);
+        if let Some(started) = self.ring.get_mut(index).filter(|found| found.event.number == started) {
+            started.has_ended = true;
+            let size = std::mem::replace(&mut started.size, PLACE) - PLACE;
             self.bytes -= size;
             self.recorded -= size as u64;
         }
@@ -261,9 +261,9 @@ impl State {
     /// Whether the budget has room for all events.
     fn is_charged(&mut self) -> bool {
         self.bytes <= self.charged || {
-            let wanted = self.bytes.next_multiple_of(CHARGE_STEP);
-            let has_room = self.charge.resize(wanted).is_ok();
-            self.charged = if has_room { wanted } else { self.charged };
+            let needed = self.bytes.next_multiple_of(CHARGE_STEP);
+            let has_room = self.charge.resize(needed).is_ok();
+            self.charged = if has_room { needed } else { self.charged };
             has_room
         }
     }
@@ -331,17 +331,17 @@ impl Watcher {
     /// Waits until events of `size` bytes were recorded. Events are counted from this call on, not from the first poll.
     fn recorded(&self, size: u64) -> impl Future<Output = ()> + use<> {
         let events = Arc::clone(&self.events);
-        let wanted = events.lock().recorded + size;
+        let needed = events.lock().recorded + size;
         async move {
             loop {
                 // Made before the look, so that an event in between wakes it.
                 let news = events.news.notified();
                 {
                     let mut state = events.lock();
-                    if state.recorded >= wanted {
+                    if state.recorded >= needed {
                         return;
                     }
-                    state.awaited = state.awaited.min(wanted);
+                    state.awaited = state.awaited.min(needed);
                 }
                 news.await;
             }

@@ -32,7 +32,7 @@ struct WatchedCall<'a> {
     request: &'a RoutedRequest,
     call: Arc<ToolCall>,
     /// The number of the event of its beginning.
-    begun: u64,
+    started: u64,
     is_over: bool,
 }
 
@@ -50,8 +50,8 @@ impl<'a> WatchedCall<'a> {
             arguments,
             end: OnceLock::new(),
         });
-        let begun = events.record(EventKind::CallStarted(Arc::clone(&call)));
-        Self { events, request, call, begun, is_over: false }
+        let started = events.record(EventKind::CallStarted(Arc::clone(&call)));
+        Self { events, request, call, started, is_over: false }
     }
 
     /// Records the end of the call.
@@ -73,20 +73,20 @@ impl<'a> WatchedCall<'a> {
         let has_error = self.events.has_errors.load(Ordering::Relaxed) && outcome != "ok";
         let error = has_error.then(|| text_of(buffered)).flatten();
         let error = error.map(|text| shown(&text, &self.request.server.upstream));
-        self.record(CallEnd { outcome, code, error, duration: self.request.begun.elapsed(), attempts });
+        self.record(CallEnd { outcome, code, error, duration: self.request.started.elapsed(), attempts });
     }
 
     fn record(&self, end: CallEnd) {
         // It is set once, because `is_over` is set before.
         let _ = self.call.end.set(end);
-        self.events.record_end(self.begun, Arc::clone(&self.call));
+        self.events.record_end(self.started, Arc::clone(&self.call));
     }
 }
 
 impl Drop for WatchedCall<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let duration = self.request.begun.elapsed();
+            let duration = self.request.started.elapsed();
             self.record(CallEnd {
                 outcome: "cancelled",
                 code: None,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use auth::{Principal, Role};
 
 use super::{Scope, Server, Snapshot};
-use crate::manager::error::{Error, Hidden, Named};
+use crate::manager::error::{Error, Hidden, ItemKind};
 use crate::manager::{failed_at, naming};
 use protocol::feature::Kind;
 use protocol::uri::split_owner;
@@ -19,15 +19,15 @@ use upstream::{State, Status};
 
 impl Snapshot {
     /// The error for `name`, which is not in the catalog of `scope`.
-    pub(super) fn unknown(&self, scope: &Scope, kind: Named, name: &str) -> Error {
+    pub(super) fn unknown(&self, scope: &Scope, kind: ItemKind, name: &str) -> Error {
         let owner = match scope {
             Scope::All => self.owner(kind, name),
             Scope::Server(server) => self.server(server).ok().map(|server| (server, name)),
         };
         let Some((server, own)) = owner else { return self.nowhere(kind, name) };
         if !server.is_heard && server.may_have(kind, own) {
-            let tool = (kind == Named::Tool).then_some(own);
-            return failed_at(&server.upstream, tool, trouble(&server.upstream.status()));
+            let tool = (kind == ItemKind::Tool).then_some(own);
+            return failed_at(&server.upstream, tool, absence_error(&server.upstream.status()));
         }
         let there = &server.upstream.config().name;
         let catalog = if *scope == Scope::All { &self.catalog } else { &server.catalog };
@@ -64,22 +64,22 @@ impl Snapshot {
         let Scope::Server(name) = scope else { return None };
         let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
-        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, trouble(&status)))
+        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, absence_error(&status)))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
     pub(super) fn failure_behind(&self, uri: &str) -> Option<Error> {
         let server = self.server_called(split_owner(uri)?.0).filter(|server| !server.is_heard)?;
-        Some(failed_at(&server.upstream, None, trouble(&server.upstream.status())))
+        Some(failed_at(&server.upstream, None, absence_error(&server.upstream.status())))
     }
 
     /// The server that `name` belongs to whatever the servers list, and what it calls it.
-    fn owner<'n>(&self, kind: Named, name: &'n str) -> Option<(&Arc<Server>, &'n str)> {
+    fn owner<'n>(&self, kind: ItemKind, name: &'n str) -> Option<(&Arc<Server>, &'n str)> {
         let find = |server: &str| self.server_called(server);
         naming::qualifier(name, find).or_else(|| {
             let owners = match kind {
-                Named::Tool => &self.history.tools,
-                Named::Prompt => &self.history.prompts,
+                ItemKind::Tool => &self.history.tools,
+                ItemKind::Prompt => &self.history.prompts,
             };
             let server = find(owners.owner(name)?)?;
             (!server.is_heard).then_some((server, name))
@@ -98,7 +98,7 @@ impl Snapshot {
         self.by_name.get(name).map(|&index| &self.servers[index])
     }
 
-    fn nowhere(&self, kind: Named, name: &str) -> Error {
+    fn nowhere(&self, kind: ItemKind, name: &str) -> Error {
         let names = self.catalog.listing(listed(kind)).entries().iter().map(|entry| entry.exposed.as_str());
         let unheard = self.servers.iter().filter(|server| server.is_awaited());
         let unheard = unheard.map(|server| &server.upstream.config().name);
@@ -132,21 +132,21 @@ impl Server {
     }
 
     /// Whether `name`, as clients know it, is not denied.
-    fn may_have(&self, kind: Named, name: &str) -> bool {
+    fn may_have(&self, kind: ItemKind, name: &str) -> bool {
         let tools: &Tools = &self.upstream.config().tools;
         let renamed = tools.rename.iter().find(|(_, shown)| shown.as_str() == name);
-        kind != Named::Tool || tools.let_through(renamed.map_or(name, |(own, _)| own))
+        kind != ItemKind::Tool || tools.let_through(renamed.map_or(name, |(own, _)| own))
     }
 }
 
-const fn listed(kind: Named) -> Kind {
+const fn listed(kind: ItemKind) -> Kind {
     match kind {
-        Named::Tool => Kind::Tools,
-        Named::Prompt => Kind::Prompts,
+        ItemKind::Tool => Kind::Tools,
+        ItemKind::Prompt => Kind::Prompts,
     }
 }
 
-fn trouble(status: &Status) -> upstream::Error {
+fn absence_error(status: &Status) -> upstream::Error {
     match (status.state, status.breaker.retry_in) {
         (State::Disabled | State::Disconnected, _) => {
             upstream::Error::Unavailable { state: status.state.as_str() }
