@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::config_file::LoadedFile;
 use super::{EXIT_USAGE, Serve, StdioArguments, environment, inherited_sockets, process_access};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
@@ -20,7 +21,7 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
         Ok(sockets) => sockets,
         Err(error) => return refuse(&error),
     };
-    let (config, note) = match arguments.file.load_or_documentation(&environment) {
+    let LoadedFile { config, note, .. } = match arguments.file.load_or_documentation(&environment) {
         Ok(loaded) => loaded,
         Err(error) => return refuse(&error),
     };
@@ -79,7 +80,7 @@ fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
 /// Serves one client on standard input and output. SIGHUP ends it too.
 pub(super) fn stdio(arguments: &StdioArguments) -> ExitCode {
     match arguments.file.load_or_documentation(&environment) {
-        Ok((config, note)) => serve_pipe(config, note),
+        Ok(LoadedFile { config, note, .. }) => serve_pipe(config, note),
         Err(error) => refuse(&error),
     }
 }

@@ -47,17 +47,14 @@ async fn a_signal_does_the_same_and_a_bad_file_changes_nothing() {
     let gateway = Gateway::of(&Registry::new().http("one", &one.url())).start().await;
     gateway.offers(&["a"]).await;
 
-    let bad = Registry::new().http("one", &one.url()).with("timeout: soon").http("two", &two.url());
+    let bad = Registry::new().http("two", &two.url()).setting("default_timeout: soon");
     let refused = reloaded(&gateway, &bad).await;
     assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
     let detail = refused.json()["detail"].to_string();
-    assert!(
-        detail.contains("mcp_servers.yaml:4:14") && detail.contains("mcp_servers.one.timeout"),
-        "{detail}"
-    );
+    assert!(detail.contains("mcp_servers.yaml:4:18") && detail.contains("default_timeout"), "{detail}");
     gateway.hang_up();
     let failures = || {
-        let says = |line: &Value| line["message"].to_string().contains("mcp_servers.one.timeout");
+        let says = |line: &Value| line["message"].to_string().contains("default_timeout");
         gateway.log().iter().filter(|line| says(line)).count()
     };
     eventually("the log says it too", async || (failures() == 2).then_some(())).await;

@@ -59,7 +59,7 @@ async fn who_is_the_same_goes_on_untouched_and_the_rest_comes_and_goes() {
 
     let next = config(vec![fake::config("c"), of_a]);
     let applied = manager.apply_with(next, |_| Ok(c.connector())).await.expect("applied");
-    let Applied { added, changed, removed, unchanged } = &applied;
+    let Applied { added, changed, removed, unchanged, .. } = &applied;
     assert_eq!(
         [added, changed, removed, unchanged].map(|list| names(list)),
         [vec!["c"], vec![], vec!["b"], vec!["a"]]
