@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::config_file::LoadedFile;
 use super::{EXIT_USAGE, Serve, StdioArguments, environment, inherited_sockets, process_access};
-use crate::app::{self, Load, Renewal};
+use crate::app::{self, Load, Renewal, WatchedFile};
 use crate::config::Config;
 use downstream::config::Transport;
 use runtime::{telemetry, worker};
@@ -21,6 +21,8 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
         Ok(sockets) => sockets,
         Err(error) => return refuse(&error),
     };
+    // Looked at before it is read, so that no change is missed.
+    let file = WatchedFile::at(&arguments.file.config);
     let LoadedFile { config, note, .. } = match arguments.file.load_or_documentation(&environment) {
         Ok(loaded) => loaded,
         Err(error) => return refuse(&error),
@@ -37,11 +39,12 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
     };
     match server {
         Ok(server) => {
+            let watched = config.is_watched.then_some(file);
             // If there was no file at the start, a reload reads one that was written since.
             let file = arguments.file.clone();
             let load: Load = Arc::new(move || file.load());
             run(Config { server, ..config }, note, |config, Signals { stop, hangup }| {
-                app::serve_on(sockets, config, Some(Renewal { load, requests: hangup }), stop)
+                app::serve_on(sockets, config, Some(Renewal { load, requests: hangup, watched }), stop)
             })
         }
         Err(exposed) => refuse(&exposed),

@@ -33,7 +33,7 @@ pub(crate) use shown::is_public_setting;
 use gateway::manager;
 use gateway::manager::remembered::Folder;
 use runtime::regular_file;
-use settings::{Fields, Fingerprint, FromSetting, Mark, Problem, Problems, Setting, Shown};
+use settings::{Fields, Fingerprint, FromSetting, Mark, Problem, Problems, Setting, Shown, settings};
 use upstream::api::Kinds;
 
 /// Values of variables and secrets that have none while a file is checked. With the first, a URL that is a single variable
@@ -47,20 +47,32 @@ pub struct Config {
     pub manager: manager::config::Config,
     /// `server:`, the listener.
     pub server: downstream::Config,
+    /// Whether a change of the file is applied without a request (`watch`).
+    pub is_watched: bool,
     /// Detects changes of the parts that a reload does not apply.
     pub fixed: RestartSettings,
     /// The file as JSON for operators: in its order, with references as written, without secrets.
     pub shown: json::Raw,
 }
 
+settings! {
+    /// The settings of the file itself.
+    #[derive(Debug)]
+    struct FileSettings {
+        /// whether a change of this file is [applied by itself](operations.md#change-the-configuration), about two seconds
+        /// after it was written. A change of this setting takes effect at a restart
+        watch: bool;
+    }
+}
+
 /// Fingerprints of the parts of the file that a reload does not apply.
 #[derive(Debug, Clone)]
-pub struct RestartSettings([(&'static str, Fingerprint); 2]);
+pub struct RestartSettings([(&'static str, Fingerprint); 3]);
 
 impl RestartSettings {
     fn of(fields: &Fields<'_>) -> Self {
         // The keys are left out, because a reload applies them.
-        let parts: [(_, &[&str]); 2] = [("server", &auth::Config::FIELDS), ("cache", &[])];
+        let parts: [(_, &[&str]); 3] = [("server", &auth::Config::FIELDS), ("cache", &[]), ("watch", &[])];
         Self(parts.map(|(name, but)| (name, fields.fingerprint(name, but))))
     }
 
@@ -205,13 +217,14 @@ impl Config {
         let fixed = RestartSettings::of(&fields);
         let manager = manager::config::Config::read(&mut fields, kinds);
         let server = fields.part("server", downstream::Config::from_setting);
+        let file = FileSettings::from_fields(&mut fields).unwrap_or_default();
         fields.finish();
         let mut server = server.unwrap_or_default();
         server.auth.set_network(&manager.network);
         // The file of the vault is read when a token is needed, so it stops nothing else.
         let vault = server.vault.vault().ok().map(auth::vault::Vault::new);
         let manager = manager::config::Config { vault, ..manager };
-        Some(Self { manager, server, fixed, shown })
+        Some(Self { manager, server, is_watched: file.watch, fixed, shown })
     }
 }
 
