@@ -14,6 +14,7 @@
 mod http;
 mod logins;
 mod reload;
+mod watch;
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ use runtime::worker::Workers;
 use {admin, auth, upstream};
 
 pub use reload::{Load, Renewal};
+pub use watch::WatchedFile;
 
 /// Time to close connections and end children after the calls have ended. Children are asked twice, with pauses, before
 /// they are killed.

@@ -1,7 +1,7 @@
 //! Reloads the configuration file of a running instance.
 //!
-//! Invariants: a file with a problem changes nothing, and the log names all its problems. Reloads run one at a
-//! time. No reachable listener is ever left without authentication. The `cache:` settings, and the `server:`
+//! Invariants: a file with a mistake outside of the entries of servers changes nothing, and the log names all its mistakes.
+//! Reloads run one at a time. No reachable listener is ever left without authentication. The `cache:` settings, and the `server:`
 //! settings except its keys, stay as they were at the start. If they changed in the file, the result of the
 //! reload says so.
 
@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::sync::{Mutex, oneshot, watch};
 
+use super::watch::WatchedFile;
 use crate::config::{self, Config, RestartSettings};
 use admin::{Configuration, Loaded, NotReloaded, Reload, Reloaded};
 use auth::{Action, Authenticator, Keys, Role};
@@ -28,6 +29,8 @@ pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
 
 /// The sender of a signal, whom the operating system allowed to send it.
 const SIGNAL: Actor<'_> = Actor { principal: "signal", role: Role::Superuser.as_str(), request: None };
+/// The writer of the file, whom the operating system allowed to write it.
+const FILE: Actor<'_> = Actor { principal: "file", role: Role::Superuser.as_str(), request: None };
 
 /// How a running instance gets a new configuration.
 pub struct Renewal {
@@ -35,6 +38,8 @@ pub struct Renewal {
     pub load: Load,
     /// Gives a value whenever an operator requests a reload by other means than REST.
     pub requests: BoxStream<'static, ()>,
+    /// The file whose changes are applied without a request.
+    pub watched: Option<WatchedFile>,
 }
 
 /// Error if the new file disables authentication of a running instance.
@@ -68,11 +73,14 @@ impl ReloadTarget {
         admin::Options { reload, configuration: Some(configuration), ..admin::Options::default() }
     }
 
-    /// Reloads the configuration whenever `requests` gives a value, and returns the function that reloads it.
-    fn follow(self, Renewal { load, requests }: Renewal, tasks: &Shutdown) -> Reload {
+    /// Reloads the configuration whenever it is requested or the file changed, and returns the function that reloads it.
+    fn follow(self, Renewal { load, requests, watched }: Renewal, tasks: &Shutdown) -> Reload {
         let events = Arc::clone(self.manager.live_events());
         let reload = self.reloading(load, tasks);
-        tasks.spawn_until_end(follow(requests, Arc::clone(&reload), events));
+        if let Some(file) = watched {
+            tasks.spawn_until_end(follow(FILE, file.changes(), Arc::clone(&reload), Arc::clone(&events)));
+        }
+        tasks.spawn_until_end(follow(SIGNAL, requests, Arc::clone(&reload), events));
         reload
     }
 
@@ -134,10 +142,15 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
     Ok((config, keys))
 }
 
-/// Reloads whenever `requests` gives a value.
-async fn follow(mut requests: BoxStream<'static, ()>, reload: Reload, events: Arc<LiveEvents>) {
+/// Reloads whenever `requests` gives a value, on behalf of `actor`.
+async fn follow(
+    actor: Actor<'static>,
+    mut requests: BoxStream<'static, ()>,
+    reload: Reload,
+    events: Arc<LiveEvents>,
+) {
     while requests.next().await.is_some() {
-        let record = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
+        let record = match audit::operation(actor, Action::Reload.as_str(), None) {
             Ok(record) => record,
             Err(full) => {
                 tracing::error!(reason = %full, "the configuration was not reloaded, the running one stays");
@@ -146,7 +159,7 @@ async fn follow(mut requests: BoxStream<'static, ()>, reload: Reload, events: Ar
         };
         let reloaded = reload().await; // the log has the details
         let outcome = reloaded.map_or_else(|reason| reason.outcome().into(), |_| Cow::Borrowed(audit::DONE));
-        events.operated(SIGNAL.principal, (Action::Reload.as_str(), None), &outcome, None);
+        events.operated(actor.principal, (Action::Reload.as_str(), None), &outcome, None);
         if let Some(record) = record {
             record.ended(outcome);
         }
@@ -176,7 +189,7 @@ mod tests {
     }
 
     fn running() -> ReloadTarget {
-        let Config { manager, server, fixed, shown } = config().expect("a configuration");
+        let Config { manager, server, fixed, shown, .. } = config().expect("a configuration");
         let manager = Manager::initialize(manager, &Shutdown::new()).expect("no server");
         let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
         ReloadTarget { manager, authenticator, certificates: None, server, fixed, loaded: loaded(shown) }

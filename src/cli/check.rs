@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
+use super::config_file::LoadedFile;
 use super::confirm::CommandStreams;
 use super::log_file::Unwritable;
 use super::{ConfigFile, EXIT_USAGE, connect_check, log_file};
@@ -19,6 +20,7 @@ use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
 use downstream::tls::Certificates;
+use gateway::manager::NotConfigured;
 use runtime::memory;
 use settings::expand::Lookup;
 use upstream::config::Transport;
@@ -69,12 +71,12 @@ pub(super) fn run_with(
 ) -> ExitCode {
     let file = check.path();
     let loaded = match &check.file {
-        Some(file) => Config::load(file, environment).map(|config| (config, None)),
+        Some(file) => LoadedFile::of(file, environment),
         None => check.config.load_or_documentation(environment),
     };
     let written = match loaded {
-        Ok((config, note)) => match read_files(&config.server) {
-            Ok(()) => valid(check, config, note, streams),
+        Ok(loaded) => match read_files(&loaded.config.server) {
+            Ok(()) => usable(check, loaded, streams),
             Err(error) => {
                 let written = writeln!(streams.err, "{}: server: {error}", file.display());
                 written.map(|()| ExitCode::from(EXIT_USAGE))
@@ -92,13 +94,19 @@ pub(super) fn read_files(server: &downstream::Config) -> Result<(), app::Error> 
     Ok(())
 }
 
-fn valid(
-    check: &Check,
-    config: Config,
-    note: Option<String>,
-    streams: &mut CommandStreams<'_>,
-) -> io::Result<ExitCode> {
-    let servers = config.manager.servers.len();
+/// Prints the mistakes in the entries of servers, if there are any, or else what would run.
+fn usable(check: &Check, loaded: LoadedFile, streams: &mut CommandStreams<'_>) -> io::Result<ExitCode> {
+    let LoadedFile { config, report, note } = loaded;
+    if let Some(report) = report {
+        writeln!(streams.err, "{report}")?;
+        if check.connect {
+            // The gateway would run the others.
+            print(&config, streams)?;
+            connect_check::run(config.manager, streams)?;
+        }
+        return Ok(ExitCode::from(EXIT_USAGE));
+    }
+    let servers = config.manager.entries().len();
     let plural = if servers == 1 { "" } else { "s" };
     let valid = || format!("{}: valid, {servers} server{plural}", check.path().display());
     writeln!(streams.out, "{}", note.unwrap_or_else(valid))?;
@@ -108,7 +116,7 @@ fn valid(
 }
 
 fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
-    let servers = &config.manager.servers;
+    let servers = config.manager.entries();
     // The default depends on this machine, which may differ from the machine of the gateway.
     let budget = config.server.memory_budget;
     if budget != memory::system::default_limit() {
@@ -128,13 +136,33 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
         return Ok(());
     }
     let header = ["SERVER", "TRANSPORT", "TARGET", "TIMEOUT", "RETRIES", "STATE"];
-    streams.table(&header, servers.iter().map(row))?;
+    streams.table(&header, servers.iter().map(|server| server.map_or_else(row_without_settings, row)))?;
     for server in servers {
-        if let Some(warning) = server.warning() {
-            writeln!(streams.out, "warning: {}: {warning}", server.name)?;
+        match server {
+            Ok(server) => {
+                if let Some(warning) = server.warning() {
+                    writeln!(streams.out, "warning: {}: {warning}", server.name)?;
+                }
+            }
+            Err(wrong) if !wrong.is_mistake() => {
+                writeln!(
+                    streams.out,
+                    "note: {}: it is disabled, and has to be corrected to be enabled: {}",
+                    wrong.name,
+                    wrong.reason()
+                )?;
+            }
+            Err(_) => {}
         }
     }
     Ok(())
+}
+
+/// The row of an entry that cannot be used.
+fn row_without_settings(wrong: &NotConfigured) -> [String; 6] {
+    let state = if wrong.is_mistake() { "not configured" } else { "disabled" };
+    let unknown = || "-".to_owned();
+    [wrong.name.to_string(), unknown(), unknown(), unknown(), unknown(), state.to_owned()]
 }
 
 fn row(server: &upstream::Config) -> [String; 6] {

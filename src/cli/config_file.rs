@@ -1,12 +1,12 @@
 //! The option that names the configuration file, and what is read without it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use settings::expand::Lookup;
 
 use super::environment;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Report};
 
 /// Which configuration to use.
 #[derive(Debug, Clone, Args)]
@@ -26,17 +26,17 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Loads it with the environment of this process.
+    /// Loads it with the environment of this process. Servers whose entries have mistakes are left out.
     pub fn load(&self) -> Result<Config, config::Error> {
-        Config::load(&self.config, &environment)
+        Config::load_each(&self.config, &environment).map(|(config, _)| config)
     }
 
     /// Loads the file. If nobody named one, and there is none in the current folder, the configuration serves the
-    /// documentation, and the text says what to type next.
+    /// documentation.
     pub(super) fn load_or_documentation(
         &self,
         environment: &Lookup<'_>,
-    ) -> Result<(Config, Option<String>), config::Error> {
+    ) -> Result<LoadedFile, config::Error> {
         #[cfg(feature = "handbook")]
         if self.is_default
             && self.config.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
@@ -46,8 +46,25 @@ impl ConfigFile {
                  `switchyard init`, or add a server with `switchyard add NAME URL`",
                 self.config.display()
             );
-            return Config::documentation(environment).map(|config| (config, Some(note)));
+            let config = Config::documentation(environment)?;
+            return Ok(LoadedFile { config, report: None, note: Some(note) });
         }
-        Config::load(&self.config, environment).map(|config| (config, None))
+        LoadedFile::of(&self.config, environment)
+    }
+}
+
+/// A configuration file that can be used.
+pub(super) struct LoadedFile {
+    pub(super) config: Config,
+    /// The mistakes in the entries of servers.
+    pub(super) report: Option<Report>,
+    /// The commands to type next, if the documentation takes the place of a file.
+    pub(super) note: Option<String>,
+}
+
+impl LoadedFile {
+    pub(super) fn of(path: &Path, environment: &Lookup<'_>) -> Result<Self, config::Error> {
+        let (config, report) = Config::load_each(path, environment)?;
+        Ok(Self { config, report, note: None })
     }
 }

@@ -16,7 +16,7 @@ use url::Url;
 use super::ConfigFile;
 use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::warm::OFFER;
-use crate::config::Config;
+use crate::config::{Config, Listener};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
 use upstream::config::server_name;
@@ -218,8 +218,9 @@ fn unknown_view<'a>(arguments: &'a Connect, environment: &Lookup<'_>) -> Option<
     let view = arguments.view.as_deref()?;
     let is_elsewhere =
         arguments.url.is_some() || environment("SWITCHYARD_URL").is_ok_and(|url| !url.is_empty());
-    let config = Config::load(&arguments.file.config, environment).ok().filter(|_| !is_elsewhere)?;
-    let has_it = config.manager.servers.iter().any(|server| *server.name == *view);
+    let (config, _) =
+        Config::load_each(&arguments.file.config, environment).ok().filter(|_| !is_elsewhere)?;
+    let has_it = config.manager.names().iter().any(|name| **name == *view);
     (!has_it).then_some(view)
 }
 
@@ -250,23 +251,20 @@ fn named_url(environment: &Lookup<'_>) -> Result<Option<Url>, Failure> {
     endpoint(&url).map(Some).map_err(|reason| Failure::Usage(format!("SWITCHYARD_URL: {reason}")))
 }
 
-/// The URL of the listener: `SWITCHYARD_LISTEN`, else the one in the configuration file. If the file is missing or invalid,
+/// The URL of the listener: `SWITCHYARD_LISTEN`, else the one in the configuration file. If that cannot be read,
 /// the default.
 pub(super) fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
-    let loaded = Config::load(config, environment);
-    let mut server = loaded.map(|config| config.server).unwrap_or_default();
+    let listener = Config::load_listener(config, environment).unwrap_or_default();
     let listen = environment("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
-    server.listen = listen.unwrap_or(server.listen);
-    listener_url(&server)
+    listener_url(Listener { address: listen.unwrap_or(listener.address), ..listener })
 }
 
-/// The URL of a listener with these settings, from this machine.
-pub(super) fn listener_url(server: &downstream::Config) -> Url {
-    let mut address = server.listen;
+/// The URL of a listener, from this machine.
+pub(super) fn listener_url(Listener { mut address, has_tls }: Listener) -> Url {
     if address.ip().is_unspecified() {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
-    let scheme = if server.tls.is_some() { "https" } else { "http" };
+    let scheme = if has_tls { "https" } else { "http" };
     let parse = |text: &str| Url::parse(text).ok();
     parse(&format!("{scheme}://{address}/mcp"))
         .unwrap_or_else(|| unreachable!("an address and a port make a URL"))

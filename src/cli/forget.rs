@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Forget) -> ExitCode {
 fn forget_here(arguments: &Forget) -> Result<String, RemoteError> {
     let file = &arguments.running.file;
     let config = file.load().map_err(|error| RemoteError::Usage(error.to_string()))?.manager;
-    if !config.servers.iter().any(|server| *server.name == *arguments.server) {
+    if !config.names().iter().any(|name| **name == *arguments.server) {
         let reason = format!("{} has no server {:?}", file.config.display(), arguments.server);
         return Err(RemoteError::Usage(reason));
     }

@@ -15,6 +15,7 @@ use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::connect::{listener_url, this_host, unknown};
 use super::warm::OFFER;
 use super::{ConfigFile, schema};
+use crate::config::Listener;
 use crate::connect::clients::{Client, Host};
 use crate::connect::own_file;
 use crate::connect::{self, ClientFile, Offer};
@@ -91,7 +92,7 @@ fn offers(
         return Err(unknown(id));
     }
     // A first file has the default listener.
-    let gateway = listener_url(&downstream::Config::default());
+    let gateway = listener_url(Listener::default());
     let mut chosen = Vec::new();
     let mut absent: Vec<&String> = arguments.import.iter().collect();
     for found in connect::installed(host) {

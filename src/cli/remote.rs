@@ -20,7 +20,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{ConfigFile, EXIT_USAGE, visible};
-use downstream::Config;
+use crate::config::{Config, Listener};
 use json::Raw;
 use net::http::{
     self as client, Client, DialPolicy, Network, RequestBuilder, Response, ResponseLimits, WholeResponse,
@@ -235,16 +235,17 @@ pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> RemoteErr
 }
 
 /// Returns the URL at which the gateway of `file` listens, unless `SWITCHYARD_LISTEN` names another address as for `serve`.
-/// Without a file, that is the default of a gateway.
+/// Without a file, that is the default of a gateway. Nothing else in the file matters.
 fn configured(file: &ConfigFile) -> Result<Url, RemoteError> {
-    let server = if file.config == Path::new(DEFAULT_FILE) && !file.config.exists() {
-        Config::default()
+    let listener = if file.config == Path::new(DEFAULT_FILE) && !file.config.exists() {
+        Listener::default()
     } else {
-        file.load().map_err(|error| RemoteError::Configuration(error.to_string()))?.server
+        let read = Config::load_listener(&file.config, &super::environment);
+        read.map_err(|error| RemoteError::Configuration(error.to_string()))?
     };
     let listen = std::env::var("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
-    let address = reachable(listen.unwrap_or(server.listen));
-    let scheme = if server.tls.is_some() { "https" } else { "http" };
+    let address = reachable(listen.unwrap_or(listener.address));
+    let scheme = if listener.has_tls { "https" } else { "http" };
     Url::parse(&format!("{scheme}://{address}/"))
         .map_err(|error| RemoteError::Configuration(error.to_string()))
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::config_file::LoadedFile;
 use super::{EXIT_USAGE, Serve, StdioArguments, environment, inherited_sockets, process_access};
-use crate::app::{self, Load, Renewal};
+use crate::app::{self, Load, Renewal, WatchedFile};
 use crate::config::Config;
 use downstream::config::Transport;
 use runtime::{telemetry, worker};
@@ -20,7 +21,9 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
         Ok(sockets) => sockets,
         Err(error) => return refuse(&error),
     };
-    let (config, note) = match arguments.file.load_or_documentation(&environment) {
+    // Looked at before it is read, so that no change is missed.
+    let file = WatchedFile::at(&arguments.file.config);
+    let LoadedFile { config, note, .. } = match arguments.file.load_or_documentation(&environment) {
         Ok(loaded) => loaded,
         Err(error) => return refuse(&error),
     };
@@ -36,11 +39,12 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
     };
     match server {
         Ok(server) => {
+            let watched = config.is_watched.then_some(file);
             // If there was no file at the start, a reload reads one that was written since.
             let file = arguments.file.clone();
             let load: Load = Arc::new(move || file.load());
             run(Config { server, ..config }, note, |config, Signals { stop, hangup }| {
-                app::serve_on(sockets, config, Some(Renewal { load, requests: hangup }), stop)
+                app::serve_on(sockets, config, Some(Renewal { load, requests: hangup, watched }), stop)
             })
         }
         Err(exposed) => refuse(&exposed),
@@ -79,7 +83,7 @@ fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
 /// Serves one client on standard input and output. SIGHUP ends it too.
 pub(super) fn stdio(arguments: &StdioArguments) -> ExitCode {
     match arguments.file.load_or_documentation(&environment) {
-        Ok((config, note)) => serve_pipe(config, note),
+        Ok(LoadedFile { config, note, .. }) => serve_pipe(config, note),
         Err(error) => refuse(&error),
     }
 }

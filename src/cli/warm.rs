@@ -16,7 +16,7 @@ use futures_util::stream::{self, StreamExt};
 
 use super::{ConfigFile, EXIT_USAGE, connect_check, visible};
 use crate::app::CLOSE_TIME;
-use gateway::manager::{self, Manager, ServerStatus};
+use gateway::manager::{self, Manager, NotConfigured, ServerStatus};
 use runtime::shutdown::Shutdown;
 use runtime::worker;
 use upstream::State;
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Warm) -> ExitCode {
         Err(error) => Err(error),
     };
     let warmed = match config {
-        Ok(config) => warm(config, &mut err),
+        Ok(config) => warm_and_tell(arguments, config, &mut err),
         Err(reason) => {
             let written = writeln!(err, "{}", visible::lines(&reason));
             return written.map_or(ExitCode::FAILURE, |()| ExitCode::from(EXIT_USAGE));
@@ -69,8 +69,30 @@ pub(super) fn run(arguments: &Warm) -> ExitCode {
     }
 }
 
+/// Warms the servers of `config`. Unless servers were named, those with mistakes are reported after the others.
+fn warm_and_tell(arguments: &Warm, config: manager::Config, err: &mut dyn Write) -> io::Result<bool> {
+    let wrong: Vec<NotConfigured> = match arguments.servers.as_slice() {
+        [] => config.not_configured.iter().filter(|wrong| wrong.is_mistake()).cloned().collect(),
+        _ => Vec::new(),
+    };
+    let is_good = warm(config, err)?;
+    for wrong in &wrong {
+        writeln!(err, "{}", visible::lines(&not_configured(wrong)))?;
+    }
+    Ok(is_good && wrong.is_empty())
+}
+
+fn not_configured(wrong: &NotConfigured) -> String {
+    format!("{} is not configured: {}", wrong.name, wrong.reason())
+}
+
 /// Enables the wanted servers only.
 fn chosen(mut config: manager::Config, names: &[String]) -> Result<manager::Config, String> {
+    if let Some(wrong) =
+        config.not_configured.iter().find(|wrong| names.iter().any(|name| **name == *wrong.name))
+    {
+        return Err(not_configured(wrong));
+    }
     let unknown = names.iter().find(|name| config.servers.iter().all(|server| *server.name != ***name));
     if let Some(name) = unknown {
         return Err(format!("the configuration file has no server {name:?}"));

@@ -176,5 +176,6 @@ fn report(entry: &Entry, path: &str, message: &str, hint: &str, problems: &Probl
         message: message.to_owned(),
         hint: Some(hint.to_owned()),
         shown: Shown::Keys,
+        lacks_value: false,
     });
 }

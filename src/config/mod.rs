@@ -1,7 +1,7 @@
 //! The whole configuration file: read, expanded, and split into the parts of the program.
 //!
-//! Invariant: a [`Config`] is valid. A file with a problem gives an [`Error`] that names all its
-//! problems.
+//! Invariant: a [`Config`] is valid. A mistake in the entry of a server costs this server only, which is among
+//! `manager.not_configured`. A mistake elsewhere gives an [`Error`]. All mistakes of a file are reported at once.
 //!
 //! Not here: the meaning of settings. Each part of the program reads its own (`from_settings`).
 
@@ -11,6 +11,7 @@ mod foreign;
 #[cfg(feature = "program")]
 #[doc(hidden)]
 pub mod import;
+mod listener;
 mod shown;
 mod vault;
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 
+pub use listener::Listener;
 use settings::document::{self, Document};
 pub use settings::error::{Error, Report};
 pub use settings::expand::Lookup;
@@ -31,7 +33,7 @@ pub(crate) use shown::is_public_setting;
 use gateway::manager;
 use gateway::manager::remembered::Folder;
 use runtime::regular_file;
-use settings::{Fields, Fingerprint, FromSetting, Mark, Problem, Problems, Setting, Shown};
+use settings::{Fields, Fingerprint, FromSetting, Mark, Problem, Problems, Setting, Shown, settings};
 use upstream::api::Kinds;
 
 /// Values of variables and secrets that have none while a file is checked. With the first, a URL that is a single variable
@@ -45,20 +47,32 @@ pub struct Config {
     pub manager: manager::config::Config,
     /// `server:`, the listener.
     pub server: downstream::Config,
+    /// Whether a change of the file is applied without a request (`watch`).
+    pub is_watched: bool,
     /// Detects changes of the parts that a reload does not apply.
     pub fixed: RestartSettings,
     /// The file as JSON for operators: in its order, with references as written, without secrets.
     pub shown: json::Raw,
 }
 
+settings! {
+    /// The settings of the file itself.
+    #[derive(Debug)]
+    struct FileSettings {
+        /// whether a change of this file is [applied by itself](operations.md#change-the-configuration), about two seconds
+        /// after it was written. A change of this setting takes effect at a restart
+        watch: bool;
+    }
+}
+
 /// Fingerprints of the parts of the file that a reload does not apply.
 #[derive(Debug, Clone)]
-pub struct RestartSettings([(&'static str, Fingerprint); 2]);
+pub struct RestartSettings([(&'static str, Fingerprint); 3]);
 
 impl RestartSettings {
     fn of(fields: &Fields<'_>) -> Self {
         // The keys are left out, because a reload applies them.
-        let parts: [(_, &[&str]); 2] = [("server", &auth::Config::FIELDS), ("cache", &[])];
+        let parts: [(_, &[&str]); 3] = [("server", &auth::Config::FIELDS), ("cache", &[]), ("watch", &[])];
         Self(parts.map(|(name, but)| (name, fields.fingerprint(name, but))))
     }
 
@@ -70,10 +84,16 @@ impl RestartSettings {
 }
 
 impl Config {
-    /// Loads the file at `path`. `environment` resolves `${NAME}`; outside of tests it is
+    /// Loads the file at `path`, which must have no mistake. `environment` resolves `${NAME}`; outside of tests it is
     /// [`std::env::var`]. The vault resolves `${secret:NAME}`. Paths in the file are relative to its folder.
     pub fn load(path: &Path, environment: &Lookup<'_>) -> Result<Self, Error> {
-        Self::parse(path, &Zeroizing::new(read(path)?), environment)
+        whole(Self::load_each(path, environment))
+    }
+
+    /// Loads the file at `path` like [`Config::load`]. A mistake in the entry of a server costs this server only, as with
+    /// [`Config::parse_each`].
+    pub fn load_each(path: &Path, environment: &Lookup<'_>) -> Result<(Self, Option<Report>), Error> {
+        Self::parse_each(path, &Zeroizing::new(read(path)?), environment)
     }
 
     /// Reads only the settings of the vault, so that a secret can be set before the file that refers to it is valid.
@@ -86,13 +106,26 @@ impl Config {
         if problems.is_empty() { Ok(settings) } else { Err(invalid(path, text, &document, &problems)) }
     }
 
-    /// Parses the content of the file.
+    /// Reads where the gateway of the file at `path` listens, whatever mistakes the rest of the file has.
+    pub fn load_listener(path: &Path, environment: &Lookup<'_>) -> Result<Listener, Error> {
+        let content = Zeroizing::new(read(path)?);
+        let problems = Problems::default();
+        let text = text_of(&content, &problems);
+        let document = document::parse(text, &problems);
+        listener::read(text, &document.root, environment).map_err(|found| {
+            let problems = if problems.is_empty() { found } else { problems };
+            invalid(path, text, &document, &problems)
+        })
+    }
+
+    /// Parses the content of the file, which must have no mistake.
     pub fn parse(path: &Path, content: &[u8], environment: &Lookup<'_>) -> Result<Self, Error> {
         whole(Self::parse_each(path, content, environment))
     }
 
-    /// Parses the content of the file. A problem in the entry of a server costs this server only: it is among
-    /// `manager.not_configured`. The report is about all of them; `None` if there is none.
+    /// Parses the content of the file. A mistake in the entry of a server costs this server only: it is among
+    /// `manager.not_configured`. The report is about all mistakes; `None` if there is none. A disabled server without a value
+    /// of a variable is not among the servers either, and that is no mistake.
     pub fn parse_each(
         path: &Path,
         content: &[u8],
@@ -156,15 +189,19 @@ impl Config {
         let shown = shown::without_secrets(&document.root);
         let root = Setting::root(&document.root, problems).in_folder(folder_of(path));
         let read = Self::from_settings(&root, shown, kinds);
-        let report = (!problems.is_empty()).then(|| report(path, text, document, problems));
+        let all = problems.sorted();
         let of_servers = |config: &Self| {
             let count: usize = config.manager.not_configured.iter().map(|server| server.problems.len()).sum();
-            !problems.is_cut() && report.as_ref().map_or(0, |report| report.problems.len()) == count
+            !problems.is_cut() && all.len() == count
         };
-        match read.filter(of_servers) {
-            Some(config) => Ok((config.remembering(path), report)),
-            None => Err(invalid(path, text, document, problems)),
-        }
+        let Some(config) = read.filter(of_servers) else {
+            return Err(invalid(path, text, document, problems));
+        };
+        let needs_nothing = config.manager.not_configured.iter().filter(|server| !server.is_mistake());
+        let ignored: Vec<&Problem> = needs_nothing.flat_map(|server| &server.problems).collect();
+        let mistakes: Vec<_> = all.into_iter().filter(|problem| !ignored.contains(&problem)).collect();
+        let report = (!mistakes.is_empty()).then(|| report(path, text, document, mistakes));
+        Ok((config.remembering(path), report))
     }
 
     /// Keeps the offers of the servers of the file at `path` in the state folder, if one is known.
@@ -180,13 +217,14 @@ impl Config {
         let fixed = RestartSettings::of(&fields);
         let manager = manager::config::Config::read(&mut fields, kinds);
         let server = fields.part("server", downstream::Config::from_setting);
+        let file = FileSettings::from_fields(&mut fields).unwrap_or_default();
         fields.finish();
         let mut server = server.unwrap_or_default();
         server.auth.set_network(&manager.network);
         // The file of the vault is read when a token is needed, so it stops nothing else.
         let vault = server.vault.vault().ok().map(auth::vault::Vault::new);
         let manager = manager::config::Config { vault, ..manager };
-        Some(Self { manager, server, fixed, shown })
+        Some(Self { manager, server, is_watched: file.watch, fixed, shown })
     }
 }
 
@@ -201,15 +239,15 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 fn invalid(path: &Path, text: &str, document: &Document, problems: &Problems) -> Error {
-    Error::Invalid(report(path, text, document, problems))
+    Error::Invalid(report(path, text, document, problems.sorted()))
 }
 
-fn report(path: &Path, text: &str, document: &Document, problems: &Problems) -> Report {
+fn report(path: &Path, text: &str, document: &Document, problems: Vec<Problem>) -> Report {
     let file = path.display().to_string();
-    Report::new(problems.sorted(), &error::Source { file: &file, text, tokens: &document.tokens })
+    Report::new(problems, &error::Source { file: &file, text, tokens: &document.tokens })
 }
 
-/// Returns the configuration if no server is missing in it.
+/// Returns the configuration if it has no mistake.
 fn whole(read: Result<(Config, Option<Report>), Error>) -> Result<Config, Error> {
     match read? {
         (config, None) => Ok(config),
@@ -222,7 +260,7 @@ fn whole(read: Result<(Config, Option<Report>), Error>) -> Result<Config, Error>
 fn text_of<'c>(content: &'c [u8], problems: &Problems) -> &'c str {
     let refuse = |mark, message: String| {
         let (path, hint) = (String::new(), None);
-        problems.add(Problem { mark, path, message, hint, shown: Shown::Keys });
+        problems.add(Problem { mark, path, message, hint, shown: Shown::Keys, lacks_value: false });
         ""
     };
     if content.len() > document::MAX_BYTES {

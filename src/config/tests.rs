@@ -53,11 +53,7 @@ fn mistake_in_one_server_leaves_the_others_configured() {
         assert_eq!(names, ["a", "c.d"], "{mistake}");
         let [wrong] = config.manager.not_configured.as_slice() else { panic!("{mistake}") };
         let (problem, column) = (&wrong.problems[0], 1 + line.find(place).expect("it is there"));
-        assert_eq!(
-            (wrong.name.as_str(), problem.mark.to_string()),
-            ("b", format!("3:{column}")),
-            "{mistake}"
-        );
+        assert_eq!((&*wrong.name, problem.mark.to_string()), ("b", format!("3:{column}")), "{mistake}");
         assert_eq!(problem.hint.as_deref(), hint, "{mistake}");
         assert_eq!(report.expect("a report").problems, wrong.problems, "{mistake}");
     }

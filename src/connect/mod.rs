@@ -13,6 +13,7 @@ mod elsewhere;
 mod entry;
 pub mod file;
 mod migrate;
+mod missing_values;
 pub mod own_file;
 mod registry;
 mod snippet;

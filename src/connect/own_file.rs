@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 use super::registry::{self, Offer};
-use super::{Client, ClientFile, Error, FileChange, migrate, snippet, unchanged};
+use super::{Client, ClientFile, Error, FileChange, migrate, missing_values, snippet, unchanged};
 use crate::config::Config;
 use crate::config::import::json::{Json, Members};
 use settings::expand::Lookup;
@@ -106,8 +106,8 @@ pub fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<Ad
     addition(now, Some(HEAD), offers, environment)
 }
 
-/// Plans a new file at `path` that begins with the lines `head`, with these servers. Fails if there is a file, unless it
-/// `may_replace` it.
+/// Plans a new file at `path` that begins with the lines `head`, with these servers. Those whose variables have no value are
+/// disabled. Fails if there is a file, unless it `may_replace` it.
 pub fn first(
     path: &Path,
     head: &str,
@@ -120,7 +120,13 @@ pub fn first(
         let reason = "it exists already: add servers with `switchyard add`, or replace it with `--force`";
         return Err(Error::Unchanged { path: path.to_owned(), reason: reason.to_owned() });
     }
-    addition(now, Some(&format!("{head}{HEAD}")), offers, environment)
+    let mut made = addition(now, Some(&format!("{head}{HEAD}")), offers, environment)?;
+    let (after, disabled) = missing_values::disable(path, made.change.after.clone(), environment);
+    if !disabled.is_empty() {
+        made.change = checked(unchanged(path)?, path, after, environment)?;
+        made.notes.extend(disabled);
+    }
+    Ok(made)
 }
 
 /// Plans a file beside the configuration file that belongs to Switchyard.

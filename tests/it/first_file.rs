@@ -66,6 +66,52 @@ fn a_file_that_is_named_and_not_there_stays_an_error() {
     }
 }
 
+#[test]
+fn init_disables_servers_whose_variables_have_no_value_and_check_accepts_the_file() {
+    let gateway = Gateway::without_file().env("IS_SET", "x");
+    let cursor = gateway.folder().join(".cursor");
+    std::fs::create_dir(&cursor).expect("made");
+    let servers = r#"{"mcpServers": {
+        "plain": {"command": "true"},
+        "with_value": {"command": "true", "env": {"A": "${env:IS_SET}"}},
+        "issues": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer ${env:ISSUES_TOKEN}"}},
+        "tracker": {"command": "true", "env": {"A": "${env:TRACKER_KEY}", "B": "${env:TRACKER_KEY}", "C": "${env:OTHER}"}}
+    }}"#;
+    std::fs::write(cursor.join("mcp.json"), servers).expect("written");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let output = gateway.output(&["init", "--yes"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(
+        err.contains("issues: it is disabled, because `${ISSUES_TOKEN}` is not set in the environment"),
+        "{err}"
+    );
+    let file = std::fs::read_to_string(gateway.folder().join("mcp_servers.yaml")).expect("written");
+    for part in [
+        "  issues:\n    # Disabled, because `${ISSUES_TOKEN}` is not set in the environment.\n    enabled: false\n",
+        "  tracker:\n    # Disabled, because `${TRACKER_KEY}` is not set in the environment.\n    # Disabled, because `${OTHER}` \
+         is not set in the environment.\n    enabled: false\n",
+        "  plain:\n    command",
+        "  with_value:\n    command",
+    ] {
+        assert!(file.contains(part), "{part} is missing: {file}");
+    }
+    let checked = gateway.output(&["check"]);
+    let out = text(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(0), "{out}{}", text(&checked.stderr));
+    let states: Vec<_> = out
+        .lines()
+        .filter_map(|line| Some((line.split(' ').next()?, line.split(' ').next_back()?)))
+        .collect();
+    for (server, state) in [("plain", "enabled"), ("issues", "disabled"), ("tracker", "disabled")] {
+        assert!(states.contains(&(server, state)), "{server}: {out}");
+    }
+    let with_values = gateway.env("ISSUES_TOKEN", "x").env("TRACKER_KEY", "x").env("OTHER", "x");
+    std::fs::write(with_values.folder().join("mcp_servers.yaml"), file.replace("    enabled: false\n", ""))
+        .expect("written");
+    assert_eq!(with_values.output(&["check"]).status.code(), Some(0), "the entries are whole");
+}
+
 #[tokio::test]
 async fn a_first_file_is_written_edited_and_applied() {
     let gateway = Gateway::without_file().start().await;

@@ -42,6 +42,7 @@ mod login_service;
 mod login_tools;
 mod logins;
 mod logs;
+mod not_configured;
 mod oauth;
 mod odd_servers;
 mod offers;

@@ -47,17 +47,14 @@ async fn a_signal_does_the_same_and_a_bad_file_changes_nothing() {
     let gateway = Gateway::of(&Registry::new().http("one", &one.url())).start().await;
     gateway.offers(&["a"]).await;
 
-    let bad = Registry::new().http("one", &one.url()).with("timeout: soon").http("two", &two.url());
+    let bad = Registry::new().http("two", &two.url()).setting("default_timeout: soon");
     let refused = reloaded(&gateway, &bad).await;
     assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
     let detail = refused.json()["detail"].to_string();
-    assert!(
-        detail.contains("mcp_servers.yaml:4:14") && detail.contains("mcp_servers.one.timeout"),
-        "{detail}"
-    );
+    assert!(detail.contains("mcp_servers.yaml:4:18") && detail.contains("default_timeout"), "{detail}");
     gateway.hang_up();
     let failures = || {
-        let says = |line: &Value| line["message"].to_string().contains("mcp_servers.one.timeout");
+        let says = |line: &Value| line["message"].to_string().contains("default_timeout");
         gateway.log().iter().filter(|line| says(line)).count()
     };
     eventually("the log says it too", async || (failures() == 2).then_some(())).await;
@@ -67,6 +64,51 @@ async fn a_signal_does_the_same_and_a_bad_file_changes_nothing() {
     gateway.hang_up();
     gateway.offers(&["a", "b"]).await;
     assert!(gateway.stop().await.success(), "a hangup is no end");
+}
+
+#[tokio::test]
+async fn watched_file_is_reloaded_when_it_changes() {
+    let (one, two, three) = (server("a"), server("b"), server("c"));
+    let file = |servers: &Registry| servers.clone().setting("watch: true").yaml();
+    let begin = Registry::new().http("one", &one.url());
+    let gateway = Gateway::with_config(&file(&begin));
+    // As Kubernetes mounts a `ConfigMap`.
+    let at = |name: &str| gateway.folder().join(name);
+    for (version, servers) in [("v1", &begin), ("v2", &Registry::new().http("two", &two.url()))] {
+        std::fs::create_dir(at(version)).expect("made");
+        std::fs::write(at(version).join("mcp_servers.yaml"), file(servers)).expect("written");
+    }
+    std::fs::remove_file(at("mcp_servers.yaml")).expect("it was there");
+    std::os::unix::fs::symlink("v1", at("..data")).expect("linked");
+    std::os::unix::fs::symlink("..data/mcp_servers.yaml", at("mcp_servers.yaml")).expect("linked");
+    let gateway = gateway.start().await;
+    gateway.offers(&["a"]).await;
+
+    let at = |name: &str| gateway.folder().join(name);
+    std::os::unix::fs::symlink("v2", at("..data_tmp")).expect("linked");
+    std::fs::rename(at("..data_tmp"), at("..data")).expect("renamed");
+    assert_eq!(gateway.offers(&["b"]).await, ["b"]);
+    gateway.logs("the audit line", |line| line["principal"] == "file" && line["outcome"] == "done").await;
+
+    // As an editor replaces a file. A mistake of one server does not keep the others out.
+    let next = Registry::new().http("three", &three.url()).server("wrong", &["timeot: 1".to_owned()]);
+    std::fs::write(at("new.yaml"), file(&next)).expect("written");
+    std::fs::rename(at("new.yaml"), at("mcp_servers.yaml")).expect("renamed");
+    assert_eq!(gateway.offers(&["c"]).await, ["c"]);
+    assert_eq!(gateway.get("/servers/wrong").await.json()["state"], "not_configured");
+    assert!(gateway.stop().await.success());
+}
+
+#[tokio::test]
+async fn file_is_not_watched_unless_it_says_so() {
+    let (one, two) = (server("a"), server("b"));
+    let gateway = Gateway::of(&Registry::new().http("one", &one.url())).start().await;
+    gateway.offers(&["a"]).await;
+    let watched = Registry::new().http("two", &two.url()).setting("watch: true");
+    gateway.rewrite(&watched.yaml());
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    assert_eq!(gateway.offers(&["a"]).await, ["a"]);
+    assert_eq!(reloaded(&gateway, &watched).await.json()["at_restart"], json!(["watch"]));
 }
 
 #[tokio::test]

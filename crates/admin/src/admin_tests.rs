@@ -124,7 +124,10 @@ async fn past_instant_is_reported_as_a_date() {
     (docs.status.last_error, docs.status.last_error_ago) =
         (Some("gone".into()), Some(Duration::from_hours(2)));
     docs.status.latency = Some(Duration::from_micros(1500));
-    let shown = view::ServerHealth::of(&docs, UNIX_EPOCH + Duration::from_hours(25));
+    let shown = view::ServerHealth::of(
+        &gateway::manager::ServerEntry::Server(Box::new(docs)),
+        UNIX_EPOCH + Duration::from_hours(25),
+    );
     let shown = serde_json::to_value(shown).expect("JSON");
     assert_eq!(shown["last_seen"], "1970-01-02T00:00:00.000Z");
     assert_eq!(shown["last_error_at"], "1970-01-01T23:00:00.000Z");

@@ -21,7 +21,7 @@ use super::server_state::ServerState;
 use super::view::ServerHealth;
 use super::{Api, json};
 use auth::{Action, Principal};
-use gateway::manager::ServerStatus;
+use gateway::manager::ServerEntry;
 use protocol::ErrorCode;
 
 /// All servers in one word; those that are disabled do not count. `healthy`: every server is.
@@ -38,9 +38,9 @@ enum Overall {
 }
 
 impl Overall {
-    fn of(servers: &[ServerStatus]) -> Self {
-        let enabled = servers.iter().filter(|server| server.config.enabled);
-        let (healthy, ill): (Vec<_>, Vec<_>) = enabled.partition(|server| server.status.is_healthy());
+    fn of(servers: &[ServerEntry]) -> Self {
+        let enabled = servers.iter().filter(|server| server.is_enabled());
+        let (healthy, ill): (Vec<_>, Vec<_>) = enabled.partition(|server| server.is_healthy());
         match (healthy.is_empty(), ill.is_empty()) {
             (_, true) => Self::Healthy,
             (false, false) => Self::Degraded,
@@ -96,7 +96,10 @@ pub(super) async fn servers(
             .hinting("the only parameter is `check`, `true` or `false`")
     })?;
     let manager = &api.manager;
-    let servers = if check { manager.health_check().await } else { manager.list_servers() };
+    if check {
+        manager.health_check().await;
+    }
+    let servers = manager.entries();
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
     let now = SystemTime::now();
     Ok(json(&Health {
@@ -138,11 +141,11 @@ pub(super) async fn summary(
     State(Api { manager, .. }): State<Api>,
     principal: Option<Extension<Principal>>,
 ) -> Response {
-    let servers = manager.list_servers();
-    let named = |server: &ServerStatus| NamedState {
-        name: server.config.name.to_string(),
-        server: server.config.name.to_string(),
-        state: server.status.state.into(),
+    let servers = manager.entries();
+    let named = |server: &ServerEntry| NamedState {
+        name: server.name().to_string(),
+        server: server.name().to_string(),
+        state: server.state().into(),
     };
     let may_see = principal.is_some_and(|Extension(principal)| principal.may(Action::List));
     json(&Summary {
@@ -186,7 +189,7 @@ enum ProbeStatus {
     security()
 )]
 pub(super) async fn line(State(Api { manager, .. }): State<Api>) -> Response {
-    let status = Overall::of(&manager.list_servers()).as_str();
+    let status = Overall::of(&manager.entries()).as_str();
     format!("switchyard {}: {status}\n", env!("CARGO_PKG_VERSION")).into_response()
 }
 

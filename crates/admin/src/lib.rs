@@ -21,6 +21,7 @@ mod charged;
 mod configuration;
 mod dashboard;
 mod entity_tag;
+mod entry_problem;
 mod error;
 mod error_page;
 mod event_data;

@@ -10,7 +10,7 @@ use axum::http::header::HOST;
 use super::view::{Server, ServerHealth};
 use auth::Principal;
 use gateway::Gateway;
-use gateway::manager::ServerStatus;
+use gateway::manager::ServerEntry;
 
 /// The login pages of servers for one principal.
 pub(super) struct LoginUrls<'a> {
@@ -22,21 +22,21 @@ pub(super) struct LoginUrls<'a> {
 
 impl LoginUrls<'_> {
     /// The answer about `server`.
-    pub(super) fn server(&self, server: &ServerStatus) -> Server {
+    pub(super) fn server(&self, server: &ServerEntry) -> Server {
         let mut shown = Server::from(server);
         shown.login_url = self.of(server);
         shown
     }
 
     /// Adds the page to the health of `server`.
-    pub(super) fn health(&self, server: &ServerStatus, mut health: ServerHealth) -> ServerHealth {
+    pub(super) fn health(&self, server: &ServerEntry, mut health: ServerHealth) -> ServerHealth {
         health.login_url = self.of(server);
         health
     }
 
     /// The page at which the principal logs in to `server`.
-    fn of(&self, server: &ServerStatus) -> Option<String> {
-        self.gateway.required_login_url(&server.config.name, self.principal, host(self.headers))
+    fn of(&self, server: &ServerEntry) -> Option<String> {
+        self.gateway.required_login_url(server.name(), self.principal, host(self.headers))
     }
 }
 

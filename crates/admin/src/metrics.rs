@@ -10,9 +10,10 @@ use super::charged::text_for;
 use super::openapi::ReadProblems;
 use super::problem::Problem;
 use super::{Api, CountClients};
-use gateway::manager::{Manager, ServerStatus};
+use gateway::manager::{Manager, NotConfigured, ServerEntry, ServerStatus};
 use protocol::ErrorCode;
 use runtime::memory::{Account, budget};
+use runtime::telemetry::durations::Durations;
 use runtime::telemetry::metrics::{
     self, CacheUsage, Calls, Changed, Load, MEDIA_TYPE, MemoryUsage, OneOf, Server, Sockets,
 };
@@ -39,12 +40,13 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem>
 
 /// The text of the current metrics.
 fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Bytes> {
-    let (servers, store) = (manager.list_servers(), manager.store());
+    let (entries, store) = (manager.entries(), manager.store());
     let words = Words {
         states: upstream::State::ALL.map(upstream::State::as_str),
         breakers: breaker::State::ALL.map(breaker::State::as_str),
     };
-    let servers: Vec<Server<'_>> = servers.iter().map(|one| server(one, &words)).collect();
+    let no_calls = Durations::default();
+    let servers: Vec<Server<'_>> = entries.iter().map(|one| entry(one, &words, &no_calls)).collect();
     let counts = store.counts();
     let caches: Vec<CacheUsage<'_>> = counts
         .iter()
@@ -68,6 +70,32 @@ fn in_memory() -> MemoryUsage {
 struct Words {
     states: [&'static str; upstream::State::ALL.len()],
     breakers: [&'static str; breaker::State::ALL.len()],
+}
+
+fn entry<'a>(entry: &'a ServerEntry, words: &'a Words, no_calls: &'a Durations) -> Server<'a> {
+    match entry {
+        ServerEntry::Server(one) => server(one, words),
+        ServerEntry::NotConfigured(wrong) => not_configured(wrong, words, no_calls),
+    }
+}
+
+/// A server without calls and connections.
+fn not_configured<'a>(wrong: &'a NotConfigured, words: &'a Words, no_calls: &'a Durations) -> Server<'a> {
+    Server {
+        name: &wrong.name,
+        state: OneOf { now: wrong.state().as_str(), all: &words.states },
+        breaker: OneOf { now: breaker::State::Closed.as_str(), all: &words.breakers },
+        is_healthy: false,
+        calls: Calls { all: 0, failed: 0, refused: 0 },
+        durations: no_calls,
+        retries: 0,
+        load: Load { running: 0, waiting: 0 },
+        connections: 0,
+        sockets: None,
+        tools: 0,
+        changed: Changed { all: 0, held_back: 0 },
+        latency: None,
+    }
 }
 
 fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {

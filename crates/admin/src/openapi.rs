@@ -85,7 +85,7 @@ problems! {
     /// Problems of a request with a query.
     QueryProblems, false, [InvalidRequest];
     /// Problems of a request that names a server, in its path or in its query.
-    NamedProblems, false, [InvalidRequest, ServerNotFound];
+    NamedProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured];
     /// Problems of a request that names a tool in its path.
     ToolProblems, false, [InvalidRequest, ToolNotFound];
     /// Problems of a request that reads from a server.
@@ -96,15 +96,16 @@ problems! {
     /// Problems of a request that rebuilds the connections of a server.
     ReconnectProblems, true, [InvalidRequest, ServerNotFound];
     /// Problems of a request that enables or disables a server.
-    SwitchProblems, false, [InvalidRequest, ServerNotFound, ServerUnavailable];
+    SwitchProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured, ServerUnavailable];
     /// Problems of a request that approves definitions of tools.
-    ApprovalProblems, false, [InvalidRequest, ServerNotFound, ToolNotFound, OtherDefinition, ServerUnavailable];
+    ApprovalProblems, false,
+        [InvalidRequest, ServerNotFound, ServerNotConfigured, ToolNotFound, OtherDefinition, ServerUnavailable];
     /// Problems of a request that reloads the configuration file.
     ReloadProblems, false, [NotFound, InvalidConfiguration, ServerUnavailable];
     /// Problems of a request for the configuration.
     ConfigurationProblems, false, [NotFound];
     /// Problems of a request about a login.
-    LoginProblems, false, [InvalidRequest, ServerNotFound, LoginNotPossible, LoginFailed];
+    LoginProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured, LoginNotPossible, LoginFailed];
     /// Problems of a request that calls a tool.
     CallProblems, true, [
         InvalidRequest, ServerNotFound, InvalidArguments, AmbiguousTool, ToolNotFound, ToolChanged, UnsupportedMediaType

@@ -8,10 +8,11 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::entry_problem::EntryProblem;
 use super::openapi::ReloadProblems;
 use super::problem::Problem;
 use super::{Api, json};
-use gateway::manager::Applied;
+use gateway::manager::{Applied, NotConfigured};
 use protocol::ErrorCode;
 
 /// Reloads the configuration file of the running instance. An error means that nothing changed.
@@ -67,15 +68,42 @@ struct ReloadResult {
     removed: Vec<String>,
     /// Servers that continue unchanged.
     unchanged: Vec<String>,
+    /// Servers that continue with their old settings, because their new entries have mistakes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<String>,
+    /// Servers that are not there, because their entries have mistakes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_configured: Vec<String>,
+    /// The mistakes in these entries, in the order of the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<ReloadProblem>,
     /// Parts of the file that changed and take effect when the gateway is restarted.
     at_restart: Vec<&'static str>,
+}
+
+/// A mistake in the entry of a server.
+#[derive(Debug, Serialize, ToSchema)]
+struct ReloadProblem {
+    /// The server.
+    #[schema(examples("issues"))]
+    server: String,
+    #[serde(flatten)]
+    problem: EntryProblem,
+}
+
+impl ReloadProblem {
+    fn all(wrong: &NotConfigured) -> impl Iterator<Item = Self> {
+        let problem = |problem| Self { server: wrong.name.to_string(), problem };
+        EntryProblem::all(&wrong.problems).into_iter().map(problem)
+    }
 }
 
 /// Read the configuration file again
 ///
 /// Servers that are new in the file are started, servers that are gone are stopped, and servers whose
 /// settings changed are replaced; the others keep their connections. Running calls end where they
-/// began. A file with a problem changes nothing. Needs the role *superuser*.
+/// began. If the entry of a server has a mistake, the server continues with its old settings, or it is `not_configured`;
+/// the rest of the file is applied. A mistake elsewhere in the file changes nothing. Needs the role *superuser*.
 #[utoipa::path(
     post, path = "/reload", tag = "gateway", operation_id = "reload",
     responses((status = 200, description = "What changed", body = ReloadResult), ReloadProblems)
@@ -89,12 +117,20 @@ pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Res
     };
     let Reloaded { applied, at_restart } =
         reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;
-    let names = |list: Vec<Arc<str>>| list.iter().map(ToString::to_string).collect();
+    let names = |list: &[Arc<str>]| list.iter().map(ToString::to_string).collect();
+    let mistakes = || applied.mistakes();
+    let is_kept = |wrong: &&NotConfigured| applied.kept.contains(&wrong.name);
     Ok(json(&ReloadResult {
-        added: names(applied.added),
-        changed: names(applied.changed),
-        removed: names(applied.removed),
-        unchanged: names(applied.unchanged),
+        added: names(&applied.added),
+        changed: names(&applied.changed),
+        removed: names(&applied.removed),
+        unchanged: names(&applied.unchanged),
+        kept: names(&applied.kept),
+        not_configured: mistakes()
+            .filter(|wrong| !is_kept(wrong))
+            .map(|wrong| wrong.name.to_string())
+            .collect(),
+        problems: mistakes().flat_map(ReloadProblem::all).collect(),
         at_restart,
     }))
 }

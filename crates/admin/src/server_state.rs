@@ -9,8 +9,9 @@ use upstream::status;
 /// Whether a server can be used. `connecting`: being connected, or asked what it offers. `starting`: its process is
 /// starting. `ready`: connected, and its tools are known. `idle`: its tools are known, and nothing needs it now; the
 /// next call starts or connects it. `failed`: the last connect, discovery or health check failed;
-/// it is tried again. `auth_failed`: it refuses the configured credentials and is not contacted. `disconnected`: by the program that embeds the gateway. `disabled`: in the registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+/// it is tried again. `auth_failed`: it refuses the configured credentials and is not contacted. `disconnected`: by the program that embeds the gateway. `disabled`: in the registry. `not_configured`: its entry
+/// in the configuration file has a mistake, which `problems` names.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ServerState {
     /// Being connected, or asked what it offers.
@@ -32,6 +33,9 @@ pub(super) enum ServerState {
     Disconnected,
     /// Disabled in the registry.
     Disabled,
+    /// Its entry in the configuration file has a mistake; `problems` has its place.
+    #[default]
+    NotConfigured,
 }
 
 impl From<status::State> for ServerState {
@@ -46,6 +50,7 @@ impl From<status::State> for ServerState {
             status::State::LoginRequired => Self::LoginRequired,
             status::State::Disconnected => Self::Disconnected,
             status::State::Disabled => Self::Disabled,
+            status::State::NotConfigured => Self::NotConfigured,
         }
     }
 }

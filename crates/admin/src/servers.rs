@@ -24,7 +24,7 @@ struct ServerList {
 
 /// All servers
 ///
-/// Every server of the registry in its order, whatever its state. Needs the role *reader*.
+/// Every server of the registry in its order, whatever its state, also one whose entry has a mistake. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/servers", tag = "servers", operation_id = "list_servers",
     responses((status = 200, description = "The servers", body = ServerList), ReadProblems)
@@ -35,7 +35,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Response {
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
-    let servers = api.manager.list_servers();
+    let servers = api.manager.entries();
     json(&ServerList { servers: servers.iter().map(|server| login.server(server)).collect() })
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
-    Ok(json(&login.server(&api.manager.server(&name)?)))
+    Ok(json(&login.server(&api.manager.entry(&name)?)))
 }
 
 /// Rebuild a server's connections

@@ -10,9 +10,10 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::changed_tool::ChangedTool;
+use super::entry_problem::EntryProblem;
 use super::server_state::{ServerState, Start};
 use gateway::manager::catalog::CatalogEntry;
-use gateway::manager::{ServerStatus, Snapshot};
+use gateway::manager::{NotConfigured, ServerEntry, ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
 use protocol::openapi::JsonObject;
@@ -49,10 +50,11 @@ impl From<&Transport> for TransportName {
 
 /// The state of a circuit breaker. `closed`: calls pass. `open`: calls are refused at once.
 /// `half_open`: one call is trying out whether the server is back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum BreakerState {
     /// Calls pass.
+    #[default]
     Closed,
     /// Calls are refused at once.
     Open,
@@ -71,7 +73,7 @@ impl From<breaker::State> for BreakerState {
 }
 
 /// One server.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[allow(clippy::struct_field_names)] // `server` is in every answer
 pub(super) struct Server {
     /// Its key in the registry.
@@ -80,7 +82,9 @@ pub(super) struct Server {
     /// Its name, as all answers about a server have it.
     #[schema(examples("issues"))]
     server: String,
-    transport: TransportName,
+    /// How it is reached; none if its entry in the configuration file has a mistake.
+    #[schema(required = true)]
+    transport: Option<TransportName>,
     /// Its address without credentials, for `http` and `sse`. A variable of the environment stands
     /// there as its reference, such as `${HOST}`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,12 +134,15 @@ pub(super) struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     description: Option<String>,
-    /// Its last failure, in words, until the server works again.
+    /// Its last failure, in words, until the server works again. If it is not configured: the first of `problems`.
     #[schema(required = true)]
     last_error: Option<String>,
     /// When that was (RFC 3339).
     #[schema(format = DateTime, required = true)]
     last_error_at: Option<String>,
+    /// The problems of its entry in the configuration file. A server that runs has some if a reload kept its old settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<EntryProblem>,
     /// Faults of its offer, such as tools that cannot be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     offer_problems: Vec<String>,
@@ -162,7 +169,7 @@ pub(super) struct Server {
 }
 
 /// Calls since the gateway started.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = CallCounters)]
 struct Counters {
     /// All of them.
@@ -188,7 +195,7 @@ impl From<&ServerStatus> for Server {
         Self {
             name: config.name.to_string(),
             server: config.name.to_string(),
-            transport,
+            transport: Some(transport),
             url: target(matches!(transport, TransportName::Http | TransportName::Sse)),
             command: target(transport == TransportName::Stdio),
             builtin: target(transport == TransportName::Builtin),
@@ -208,6 +215,7 @@ impl From<&ServerStatus> for Server {
             description: config.description.clone(),
             last_error: status.last_error.clone().map(clipped),
             last_error_at: status.last_error_ago.and_then(|ago| SystemTime::now().checked_sub(ago)).map(date),
+            problems: EntryProblem::all(&server.problems),
             offer_problems: status.problems.clone(),
             state_signs: status.signs.iter().map(|sign| sign.as_str()).collect(),
             state_hint: config.hint(&status.signs),
@@ -224,6 +232,29 @@ impl From<&ServerStatus> for Server {
                 refusals: counters.refusals,
                 retries: counters.retries,
             },
+        }
+    }
+}
+
+impl From<&NotConfigured> for Server {
+    fn from(wrong: &NotConfigured) -> Self {
+        Self {
+            name: wrong.name.to_string(),
+            server: wrong.name.to_string(),
+            enabled: wrong.is_enabled,
+            state: wrong.state().into(),
+            last_error: Some(clipped(wrong.reason())),
+            problems: EntryProblem::all(&wrong.problems),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&ServerEntry> for Server {
+    fn from(entry: &ServerEntry) -> Self {
+        match entry {
+            ServerEntry::Server(server) => (&**server).into(),
+            ServerEntry::NotConfigured(wrong) => wrong.into(),
         }
     }
 }
@@ -330,23 +361,30 @@ pub(super) struct ServerHealth {
     /// When it last answered anything (RFC 3339).
     #[schema(format = DateTime, required = true, examples("2026-11-20T12:34:56.789Z"))]
     last_seen: Option<String>,
+    /// The problems of its entry in the configuration file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<EntryProblem>,
 }
 
 impl ServerHealth {
-    pub(super) fn of(server: &ServerStatus, now: SystemTime) -> Self {
-        let status: &Status = &server.status;
+    pub(super) fn of(entry: &ServerEntry, now: SystemTime) -> Self {
+        let status: Option<&Status> = match entry {
+            ServerEntry::Server(server) => Some(&server.status),
+            ServerEntry::NotConfigured(_) => None,
+        };
         let at = |ago: Duration| now.checked_sub(ago).map(date);
         Self {
-            name: server.config.name.to_string(),
-            server: server.config.name.to_string(),
-            healthy: status.is_healthy(),
-            enabled: server.config.enabled,
-            state: status.state.into(),
+            name: entry.name().to_string(),
+            server: entry.name().to_string(),
+            healthy: entry.is_healthy(),
+            enabled: entry.is_enabled(),
+            state: entry.state().into(),
             login_url: None,
-            latency_ms: status.latency.map(in_ms),
-            last_error: status.last_error.clone().map(clipped),
-            last_error_at: status.last_error_ago.and_then(at),
-            last_seen: status.seen_ago.and_then(at),
+            latency_ms: status.and_then(|status| status.latency).map(in_ms),
+            last_error: entry.last_error().map(clipped),
+            last_error_at: status.and_then(|status| status.last_error_ago).and_then(at),
+            last_seen: status.and_then(|status| status.seen_ago).and_then(at),
+            problems: EntryProblem::all(entry.problems()),
         }
     }
 }

@@ -48,7 +48,7 @@ function overall() {
   const box = document.getElementById('overall');
   if (state.failure) { fillIfChanged(box, 'failure', () => badge('no answer from the gateway', 'bad')); return; }
   if (!state.servers) return;
-  const on = state.servers.filter((one) => one.state !== 'disabled');
+  const on = state.servers.filter((one) => one.enabled);
   const fine = on.filter((server) => server.healthy).length;
   const [text, kind] = fine === on.length ? ['all servers healthy', 'good'] : [`${fine} of ${on.length} healthy`, fine === 0 ? 'bad' : 'warn'];
   fillIfChanged(box, text, () => badge(text, kind));

@@ -4,13 +4,13 @@ import { get, may, ofServer, post } from './api.js';
 import { action, told } from './actions.js';
 import { json, callPanel } from './call.js';
 import { counted, fill, fillIfChanged, h, heading, number } from './dom.js';
-import { breakerBadge, inTime, reason, sparklines, stateBadge, target } from './servers.js';
+import { breakerBadge, inTime, mistakes, reason, sparklines, stateBadge, target } from './servers.js';
 import { historyOf, serverOf, state, watch } from './state.js';
 import { loginPart } from './logins.js';
 
 /** The buttons for one server. */
 function buttons(server) {
-  if (!may('superuser')) return [];
+  if (!may('superuser') || !server.transport) return [];
   const name = server.name;
   const does = (path) => () => post(ofServer(name, path));
   return [
@@ -33,6 +33,7 @@ function buttons(server) {
 }
 
 function facts(server) {
+  if (!server.transport) return h('dl', { class: 'facts' }, h('div', { class: 'fact' }, h('dt', {}, 'State'), h('dd', {}, stateBadge(server))));
   const { calls, failures, rpc_errors: refused, tool_errors: ofTools, refusals, retries } = server.counters;
   const pairs = [
     ['State', stateBadge(server)], ['Breaker', breakerBadge(server)],
@@ -49,7 +50,10 @@ function notes(server) {
   const { starting } = server;
   const started = starting && `starting since ${inTime(starting.elapsed_ms / 1000)}: ${starting.last_line ?? 'nothing on standard error yet'}`;
   const age = server.remembered && `the offer is remembered, as it was read ${inTime((server.remembered_age_ms ?? 0) / 1000)} ago`;
-  const all = [started, age, reason(server), ...(server.offer_problems ?? []), server.state_hint].filter(Boolean);
+  const found = mistakes(server);
+  const old = server.transport && found.length > 0 && 'It runs with its old settings, because its entry in the configuration file has mistakes:';
+  const why = server.transport || found.length === 0 ? reason(server) : 'Correct its entry in the configuration file and reload:';
+  const all = [started, age, why, old, ...found, ...(server.offer_problems ?? []), server.state_hint].filter(Boolean);
   return all.length > 0 && h('ul', { class: 'notes' }, all.map((text) => h('li', {}, text)));
 }
 
@@ -92,15 +96,16 @@ export function show(main, name) {
       if (state.servers) fill(main, heading(name, 'There is no server of this name.'), h('p', {}, h('a', { href: '#/servers' }, 'All servers')));
       return;
     }
-    fillIfChanged(head, JSON.stringify([server.description, server.enabled]), () => heading(name, server.description, buttons(server)));
+    fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server)));
     const key = JSON.stringify([server, historyOf(name), state.breakers.get(name)]);
     fillIfChanged(overview, key, () => {
-      const { rate, times } = sparklines(name);
+      const { rate, errors, times } = sparklines(name);
       return [notes(server), h('div', { class: 'charts' },
-        h('figure', {}, h('figcaption', {}, 'Calls per second'), rate), h('figure', {}, h('figcaption', {}, 'p50 / p99'), times)), facts(server)];
+        h('figure', {}, h('figcaption', {}, 'Calls per second'), rate), h('figure', {}, h('figcaption', {}, 'Errors per second'), errors), h('figure', {}, h('figcaption', {}, 'p50 / p99'), times)), facts(server)];
     });
     const now = JSON.stringify([server.tool_count, server.state, server.changed_tools]);
-    if (now !== offered) { offered = now; listTools(tools, name); }
+    if (now !== offered && server.transport) { offered = now; listTools(tools, name); }
+    tools.hidden = !server.transport;
   };
   draw();
   loginPart(name).then((part) => part && fill(login, part));

@@ -10,7 +10,7 @@ const STATES = {
   ready: ['ready', 'good'], idle: ['idle', 'good'], connecting: ['connecting', 'busy'], starting: ['starting', 'busy'],
   failed: ['failed', 'bad'],
   auth_failed: ['credentials refused', 'bad'], login_required: ['login required', 'warn'],
-  disconnected: ['disconnected', 'off'], disabled: ['disabled', 'off'],
+  disconnected: ['disconnected', 'off'], disabled: ['disabled', 'off'], not_configured: ['not configured', 'bad'],
 };
 const BREAKERS = { closed: ['closed', 'good'], open: ['open', 'bad'], half_open: ['half open', 'warn'] };
 
@@ -33,6 +33,12 @@ export function breakerBadge(server) {
 export function reason(server) {
   if (server.healthy) return null;
   return server.state === 'disabled' ? 'disabled' : server.last_error;
+}
+
+/** The mistakes in the entry of a server in the configuration file, each with its place. */
+export function mistakes(server) {
+  return (server.problems ?? []).map(({ line, column, setting, message, hint }) =>
+    `line ${line}, column ${column}: ${setting}: ${message}${hint ? ` (hint: ${hint})` : ''}`);
 }
 
 /** Names of hosts and programs, without what repeats the name. */
@@ -70,14 +76,16 @@ function errorCell(server) {
 }
 
 function row(server) {
-  const why = reason(server);
+  const found = mistakes(server);
+  const why = found.length > 0 ? found.join('; ') : reason(server);
   const { rate, times } = sparklines(server.name);
   const { calls } = server.counters;
   return h('li', { class: `server ${server.healthy ? '' : 'troubled'}` },
     h('div', { class: 'name' }, h('a', { href: `#/servers/${encodeURIComponent(server.name)}`, 'data-focus': server.name }, server.name),
-      h('span', { class: 'quiet small' }, `${server.transport} · ${target(server)}`)),
+      server.transport && h('span', { class: 'quiet small' }, `${server.transport} · ${target(server)}`)),
     h('div', { class: 'states' }, stateBadge(server),
-      h('span', { class: 'pair' }, h('span', { class: 'quiet small' }, 'breaker'), breakerBadge(server)),
+      server.transport && h('span', { class: 'pair' }, h('span', { class: 'quiet small' }, 'breaker'), breakerBadge(server)),
+      server.transport && found.length > 0 && badge('old settings', 'warn'),
       server.changed_tool_count > 0 && h('a', { class: 'badge warn', href: '#/changes', 'data-focus': `${server.name} changed` }, `${number(server.changed_tool_count)} changed`)),
     h('div', { class: 'cell' }, rate),
     h('div', { class: 'cell numbers' }, errorCell(server)),

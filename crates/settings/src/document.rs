@@ -288,7 +288,8 @@ fn mark(at: Marker) -> Mark {
 }
 
 fn problem(mark: Mark, path: &str, message: impl Into<String>) -> Problem {
-    Problem { mark, path: path.to_owned(), message: message.into(), hint: None, shown: Shown::Keys }
+    let (path, message) = (path.to_owned(), message.into());
+    Problem { mark, path, message, hint: None, shown: Shown::Keys, lacks_value: false }
 }
 
 fn fatal(at: Marker, path: &str, message: impl Into<String>) -> Problem {

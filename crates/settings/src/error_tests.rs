@@ -12,6 +12,7 @@ fn rendered(text: &str, line: u32, column: u32, shown: Shown) -> String {
         message: "bad".into(),
         hint: Some("do better".into()),
         shown,
+        lacks_value: false,
     };
     let report = Report::new(vec![problem], &Source { file: "f.yaml", text, tokens: &tokens });
     report.to_string()
@@ -59,7 +60,8 @@ fn text_behind_broken_syntax_is_hidden() {
             let mark = Mark { line, column };
             let (path, message) = (String::new(), String::new());
             let mut out = String::new();
-            source.render(&Problem { mark, path, message, hint: None, shown: Shown::Keys }, &mut out);
+            let shown = Shown::Keys;
+            source.render(&Problem { mark, path, message, hint: None, shown, lacks_value: false }, &mut out);
             assert!(!["s1", "s3", "s4", "s5"].iter().any(|secret| out.contains(secret)), "{out}");
         }
     }
@@ -83,6 +85,7 @@ fn many_problems_are_counted() {
         message: "bad".into(),
         hint: None,
         shown: Shown::Keys,
+        lacks_value: false,
     };
     let report = Report::new(vec![problem; 60], &Source { file: "f", text: "", tokens: &[] });
     assert_eq!(report.to_string().matches("error: bad").count(), 50);

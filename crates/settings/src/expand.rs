@@ -73,6 +73,14 @@ struct Reference<'t> {
     default: Option<&'t str>,
 }
 
+/// Why a string cannot be expanded, without the value.
+struct Fault {
+    message: String,
+    hint: String,
+    /// See [`Problem::lacks_value`].
+    lacks_value: bool,
+}
+
 /// The reason why an expansion ends, without the value.
 #[derive(Debug)]
 enum Refused {
@@ -97,15 +105,10 @@ impl Expander<'_> {
                 }
                 Ok(None) => {}
                 Err(faults) => {
-                    for (message, hint) in faults {
-                        let (path, hint) = (path.to_owned(), Some(hint));
-                        self.problems.add(Problem {
-                            mark: node.mark,
-                            path,
-                            message,
-                            hint,
-                            shown: Shown::Keys,
-                        });
+                    for Fault { message, hint, lacks_value } in faults {
+                        let (mark, path, hint) = (node.mark, path.to_owned(), Some(hint));
+                        let shown = Shown::Keys;
+                        self.problems.add(Problem { mark, path, message, hint, shown, lacks_value });
                     }
                     node.value = Value::Unusable;
                 }
@@ -124,9 +127,8 @@ impl Expander<'_> {
         }
     }
 
-    /// Expands `text` and returns it with the inserted values; `None` if there is nothing to expand. The error has
-    /// messages and hints.
-    fn text(&mut self, text: &str, path: &str) -> Result<Option<Insertion>, Vec<(String, String)>> {
+    /// Expands `text` and returns it with the inserted values; `None` if there is nothing to expand.
+    fn text(&mut self, text: &str, path: &str) -> Result<Option<Insertion>, Vec<Fault>> {
         let home = text == "~" || text.starts_with("~/");
         if !home && !text.contains('$') {
             return Ok(None);
@@ -135,14 +137,14 @@ impl Expander<'_> {
         let mut faults: Vec<_> =
             found.iter().filter_map(|reference| self.fault(reference, path)).take(MAX_FAULTS).collect();
         if home && (self.sources.environment)("HOME").is_err() {
-            faults.push(("`~` is not known".into(), "set HOME, or write the folder out".into()));
+            faults.push(Fault::new("`~` is not known", "set HOME, or write the folder out"));
         }
         if !faults.is_empty() {
             return Err(faults);
         }
         match self.expanded(text, &found) {
             Ok(expanded) => Ok(Some(expanded)),
-            Err(name) => Err(vec![(
+            Err(name) => Err(vec![Fault::new(
                 format!("`${name}` makes this too long"),
                 format!("all references of a file expand to {MAX_EXPANDED} bytes at most"),
             )]),
@@ -183,27 +185,30 @@ impl Expander<'_> {
         shellexpand::env_with_context_no_errors(text, lookup).into_owned()
     }
 
-    fn fault(&self, reference: &Reference<'_>, path: &str) -> Option<(String, String)> {
+    fn fault(&self, reference: &Reference<'_>, path: &str) -> Option<Fault> {
         let Reference { written, name, default } = reference;
         if !written.ends_with('}') && written.starts_with("${") {
-            return Some(("`${` without its `}`".into(), "write `$$` for a dollar sign".into()));
+            return Some(Fault::new("`${` without its `}`", "write `$$` for a dollar sign"));
         }
         if default.is_some_and(|default| !references(default).is_empty()) {
             let message = format!("the default of `${{{name}:-…}}` holds a reference, which is not expanded");
-            return Some((message, "a default is a plain text".into()));
+            return Some(Fault::new(message, "a default is a plain text"));
         }
         if name.starts_with(|c: char| c.is_ascii_digit()) && default.is_none() {
             let message = format!("`{written}` is not a variable of the environment");
-            return Some((message, format!("write `${written}` for a dollar sign and {name}")));
+            return Some(Fault::new(message, format!("write `${written}` for a dollar sign and {name}")));
         }
         if name.starts_with(SECRET) && self.sources.needs(path) {
             let message = format!("`{written}` cannot stand here, because this setting opens the vault");
-            return Some((message, "refer to a variable of the environment: `${NAME}`".into()));
+            return Some(Fault::new(message, "refer to a variable of the environment: `${NAME}`"));
         }
         match self.sources.value(name) {
-            Err(Missing::Refused(reason)) => Some((format!("`{written}` has no value"), reason)),
+            Err(Missing::Refused(reason)) => {
+                Some(Fault::without_value(format!("`{written}` has no value"), reason))
+            }
             Err(Missing::NotUnicode) => {
-                Some((format!("the value of `{written}` is not UTF-8"), format!("set {name} to a text")))
+                let message = format!("the value of `{written}` is not UTF-8");
+                Some(Fault::new(message, format!("set {name} to a text")))
             }
             Err(Missing::Unset) if default.is_none() => Some(unset(written, name)),
             _ => None,
@@ -211,13 +216,24 @@ impl Expander<'_> {
     }
 }
 
-/// The message and the hint for a reference without a value and without a default.
-fn unset(written: &str, name: &str) -> (String, String) {
+impl Fault {
+    fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), lacks_value: false }
+    }
+
+    fn without_value(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { lacks_value: true, ..Self::new(message, hint) }
+    }
+}
+
+/// The fault of a reference without a value and without a default.
+fn unset(written: &str, name: &str) -> Fault {
     match name.strip_prefix(SECRET) {
-        Some(secret) => {
-            (format!("`{written}` is not in the vault"), format!("run `switchyard secret set {secret}`"))
-        }
-        None => (
+        Some(secret) => Fault::without_value(
+            format!("`{written}` is not in the vault"),
+            format!("run `switchyard secret set {secret}`"),
+        ),
+        None => Fault::without_value(
             format!("`{written}` is not set in the environment"),
             format!("set {name}, or give a default: `${{{name}:-…}}`; `$$` is a dollar sign"),
         ),

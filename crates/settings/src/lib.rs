@@ -33,7 +33,7 @@
 //!
 //! Invariants:
 //! - A reader never stops at the first problem: it reports the problem and continues, so an operator sees all problems
-//!   of a file at once. A value made next to a problem is never used, because a document with one problem is refused as
+//!   of a file at once. A value made next to a problem is never used, because the entry with the problem is refused as
 //!   a whole. This is why a reader may put the default in the place of an invalid value.
 //! - Every read takes *all* the names its mapping knows before [`Fields::finish`].
 //! - A problem quotes a string as it is written in the file. The value of an environment reference is in no problem and

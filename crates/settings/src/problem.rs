@@ -21,6 +21,8 @@ pub struct Problem {
     pub hint: Option<String>,
     /// How much of its source line may be shown.
     pub shown: Shown,
+    /// Whether only the value of a reference is missing. Where the reference has a value, the setting has no problem.
+    pub lacks_value: bool,
 }
 
 /// How much of the source line of a problem may be shown. Any other value on that line may be a secret that is written

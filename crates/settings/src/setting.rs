@@ -133,7 +133,8 @@ impl<'a> Setting<'a> {
     }
 
     fn report(&self, mark: Mark, message: String, hint: Option<String>, shown: Shown) {
-        self.problems.add(Problem { mark, path: self.path.clone(), message, hint, shown });
+        let path = self.path.clone();
+        self.problems.add(Problem { mark, path, message, hint, shown, lacks_value: false });
     }
 
     /// The value as it is written in the document, for use in a problem.

@@ -41,11 +41,13 @@ pub enum State {
     Disconnected,
     /// Disabled in the configuration.
     Disabled,
+    /// Its entry in the configuration file cannot be used. No [`Upstream`](crate::Upstream) has this state.
+    NotConfigured,
 }
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Connecting,
         Self::Starting,
         Self::Ready,
@@ -55,6 +57,7 @@ impl State {
         Self::LoginRequired,
         Self::Disconnected,
         Self::Disabled,
+        Self::NotConfigured,
     ];
 
     /// The name in lower case.
@@ -69,6 +72,7 @@ impl State {
             Self::LoginRequired => "login_required",
             Self::Disconnected => "disconnected",
             Self::Disabled => "disabled",
+            Self::NotConfigured => "not_configured",
         }
     }
 }

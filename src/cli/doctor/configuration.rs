@@ -4,6 +4,8 @@ use super::super::check::read_files;
 use super::finding::{Finding, Level, counted};
 use super::subject::Subject;
 use crate::config::{Config, Error};
+use gateway::manager::NotConfigured;
+use settings::Problem;
 
 /// The most problems of a file that are listed.
 const MAX_PROBLEMS: usize = 50;
@@ -30,23 +32,26 @@ fn invalid(subject: &Subject<'_>, error: &Error) -> Vec<Finding> {
             }]
         }
         Error::Invalid(report) => {
-            let problems = report.problems.iter().take(MAX_PROBLEMS).map(|problem| {
-                let place =
-                    if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
-                let found = Finding::problem(format!("{path}:{}: {place}{}", problem.mark, problem.message));
-                match &problem.hint {
-                    Some(hint) => found.fix(hint),
-                    None => found,
-                }
-            });
-            problems.collect()
+            report.problems.iter().take(MAX_PROBLEMS).map(|problem| mistake(subject, problem)).collect()
         }
+    }
+}
+
+fn mistake(subject: &Subject<'_>, problem: &Problem) -> Finding {
+    let place = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+    let path = subject.path().display();
+    let found = Finding::problem(format!("{path}:{}: {place}{}", problem.mark, problem.message));
+    match &problem.hint {
+        Some(hint) => found.fix(hint),
+        None => found,
     }
 }
 
 fn valid(subject: &Subject<'_>, config: &Config) -> Vec<Finding> {
     let path = subject.path().display();
-    let mut findings = Vec::new();
+    let wrong = config.manager.not_configured.iter().filter(|wrong| wrong.is_mistake());
+    let mistakes = wrong.flat_map(|wrong| &wrong.problems).take(MAX_PROBLEMS);
+    let mut findings: Vec<Finding> = mistakes.map(|problem| mistake(subject, problem)).collect();
     if let Err(error) = read_files(&config.server) {
         findings.push(Finding::problem(format!("{path}: server: {error}")));
     }
@@ -62,20 +67,28 @@ fn valid(subject: &Subject<'_>, config: &Config) -> Vec<Finding> {
             findings.push(Finding::warning(format!("{}: {warning}", server.name)));
         }
     }
-    let disabled = config.manager.servers.iter().filter(|server| !server.enabled);
-    findings.extend(disabled.map(|server| {
-        Finding::ok(format!("{}: it is disabled", server.name))
-            .fix(format!("`enabled: true` below `{}:` enables it", server.name))
-    }));
+    findings.extend(config.manager.entries().into_iter().filter_map(disabled));
     if findings.iter().all(|finding| finding.level == Level::Ok) {
         findings.insert(0, summary(subject, config));
     }
     findings
 }
 
+fn disabled(entry: Result<&upstream::Config, &NotConfigured>) -> Option<Finding> {
+    let (name, missing) = match entry {
+        Ok(server) if !server.enabled => (&server.name, String::new()),
+        Err(wrong) if !wrong.is_mistake() => {
+            (&wrong.name, format!(" after this is corrected: {}", wrong.reason()))
+        }
+        _ => return None,
+    };
+    let found = Finding::ok(format!("{name}: it is disabled"));
+    Some(found.fix(format!("`enabled: true` below `{name}:` enables it{missing}")))
+}
+
 fn summary(subject: &Subject<'_>, config: &Config) -> Finding {
     let path = subject.path().display();
-    let servers = config.manager.servers.len();
+    let servers = config.manager.entries().len();
     match &subject.note {
         Some(_) => Finding::warning(format!(
             "there is no {path} in this folder, so Switchyard serves its own documentation"

@@ -49,7 +49,7 @@ struct DoctorCheck {
     run: fn(&Subject<'_>) -> Vec<Finding>,
 }
 
-/// The check whose problems keep the gateway from starting, as those of `check` do.
+/// The check whose problems give the exit code of `check`.
 const CONFIGURATION: &str = "configuration";
 
 /// All checks, in their order.
@@ -81,8 +81,14 @@ pub(super) fn run(arguments: &Doctor, environment: &Lookup<'_>) -> ExitCode {
     let is_refused =
         all.iter().any(|(check, finding)| *check == CONFIGURATION && finding.level == Level::Problem);
     let shown = screen.end_progress().and_then(|()| show(&all, &mut screen)).and_then(|()| {
-        if subject.loaded.is_err() {
-            screen.note("the other checks need a valid configuration file: run `switchyard doctor` again")?;
+        let again = "run `switchyard doctor` again";
+        match &subject.loaded {
+            Err(_) => screen
+                .note(&format!("the other checks need a configuration file that can be used: {again}"))?,
+            Ok(_) if is_refused => {
+                screen.note(&format!("servers with mistakes were not checked: correct them, and {again}"))?
+            }
+            Ok(_) => {}
         }
         screen.note(&format!("{}, {}", counted(problems, "problem"), counted(warnings, "warning")))
     });

@@ -14,10 +14,11 @@ use http::{Method, StatusCode};
 use settings::expand::Lookup;
 use url::Url;
 
+use super::super::config_file::LoadedFile;
 use super::super::connect::listener_url;
 use super::super::operate::Output;
 use super::super::remote::{Remote, RemoteError, RunningGateway, block_on};
-use crate::config::{Config, Error};
+use crate::config::{Config, Error, Listener};
 use json::Raw;
 use net::http::ResponseLimits;
 
@@ -54,7 +55,7 @@ impl<'a> Subject<'a> {
     /// Reads the configuration.
     pub(super) fn new(arguments: &'a Doctor, environment: &Lookup<'_>) -> Self {
         let (loaded, note) = match arguments.running.file.load_or_documentation(environment) {
-            Ok((config, note)) => (Ok(config), note),
+            Ok(LoadedFile { config, note, .. }) => (Ok(config), note),
             Err(error) => (Err(error), None),
         };
         Self { arguments, loaded, note, running: OnceCell::new() }
@@ -65,7 +66,7 @@ impl<'a> Subject<'a> {
         &self.arguments.running.file.config
     }
 
-    /// The configuration, if it is valid.
+    /// The configuration, if it can be used.
     pub(super) fn config(&self) -> Option<&Config> {
         self.loaded.as_ref().ok()
     }
@@ -93,9 +94,11 @@ impl<'a> Subject<'a> {
         if let Some(url) = &self.arguments.running.url {
             return url.clone();
         }
-        let server = self.config().map(|config| config.server.clone()).unwrap_or_default();
-        let listen = self.arguments.listen.unwrap_or(server.listen);
-        let mut url = listener_url(&downstream::Config { listen, ..server });
+        let listener = self.config().map(|config| &config.server).map_or_else(Listener::default, |server| {
+            Listener { address: server.listen, has_tls: server.tls.is_some() }
+        });
+        let address = self.arguments.listen.unwrap_or(listener.address);
+        let mut url = listener_url(Listener { address, ..listener });
         url.set_path("/");
         url
     }

@@ -33,6 +33,7 @@ pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>
     screen.note(&format!("{}: {overall}, {}", remote.origin(), how_many_are_healthy(&servers)))?;
     screen.show(&View { names: names(&servers, "name"), document: health, table })?;
     show_logins(&servers, screen)?;
+    note_problems(&servers, screen)?;
     match overall.as_str() {
         "unhealthy" => Err(RemoteError::Refused("no server is healthy".into())),
         _ => Ok(()),
@@ -67,6 +68,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
     let servers = elements(&document, "servers")?;
     screen.show(&View { names: names(&servers, "name"), document, table: table_of(&servers) })?;
     show_logins(&servers, screen)?;
+    note_problems(&servers, screen)?;
     note_starts(&servers, screen)?;
     for server in &servers {
         let name = text(server, "name");
@@ -78,6 +80,25 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Notes the mistakes in the entries of the servers.
+fn note_problems(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+    for server in servers {
+        let name = text(server, "name");
+        for problem in server.get("problems").iter().flat_map(Raw::elements) {
+            screen.note(&format!("{name}: {}", mistake(&problem)))?;
+        }
+    }
+    Ok(())
+}
+
+/// One mistake in the configuration file, with its place and what corrects it.
+fn mistake(problem: &Raw) -> String {
+    let [line, column] = ["line", "column"].map(|member| number(problem, member));
+    let [setting, message] = ["setting", "message"].map(|member| text(problem, member));
+    let hint = problem.text("hint").map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+    format!("line {line}, column {column}: {setting}: {message}{hint}")
 }
 
 /// Notes which offers are remembered from an earlier run, and which programs are starting.
@@ -127,19 +148,38 @@ pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(
     let document = remote.rest(Method::POST, &["reload"], &[]).await?;
     let mut table = Table::new(&["SERVER", "CHANGE"]);
     let mut names = Vec::new();
-    for change in ["added", "changed", "removed", "unchanged"] {
+    for (change, shown) in CHANGES {
         for server in document.get_as::<Vec<String>>(change).unwrap_or_default() {
-            table.rows.push(vec![Cell::new(&server), Cell::new(change)]);
+            table.rows.push(vec![Cell::new(&server), Cell::new(shown)]);
             names.push(server);
         }
     }
+    let problems: Vec<Raw> = document.get("problems").iter().flat_map(Raw::elements).collect();
     let at_restart = document.get_as::<Vec<String>>("at_restart").unwrap_or_default();
     screen.show(&View { document, names, table })?;
     if !at_restart.is_empty() {
         screen.note(&format!("takes effect at a restart: {}", at_restart.join(", ")))?;
     }
-    Ok(())
+    for problem in &problems {
+        screen.note(&format!("{}: {}", text(problem, "server"), mistake(problem)))?;
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(RemoteError::Refused(
+        "the rest of the file was applied; correct the entries above and reload again".into(),
+    ))
 }
+
+/// The lists of the answer to a reload, and how a table shows each.
+const CHANGES: [(&str, &str); 6] = [
+    ("added", "added"),
+    ("changed", "changed"),
+    ("removed", "removed"),
+    ("unchanged", "unchanged"),
+    ("kept", "kept as it was: its new entry has a mistake"),
+    ("not_configured", "not configured"),
+];
 
 /// Lists the circuit breakers.
 pub(super) async fn breakers(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {

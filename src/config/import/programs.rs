@@ -16,7 +16,7 @@ use crate::config::foreign::{self, Counterpart};
 use settings::one_line;
 
 /// The keys that Switchyard reads at the root of its file.
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     "mcp_servers",
     "server",
     "cache",
@@ -31,6 +31,7 @@ const OWN: [&str; 14] = [
     "max_tool_name_length",
     "tools_per_page",
     "arguments_in_events",
+    "watch",
 ];
 /// The id of the key that is made for a file that asks for keys.
 const KEY_ID: &str = "imported";

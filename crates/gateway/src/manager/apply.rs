@@ -8,6 +8,7 @@
 //!
 //! Not here: the sources of configurations (`app`).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 use super::config::Config;
 use super::error::Error;
 use super::known::{Known, KnownServers};
+use super::not_configured::NotConfigured;
 use super::registry::{Apply, Order};
 use super::snapshot::Snapshot;
 use super::{Manager, Scope, ServerStatus, failed_at};
@@ -31,6 +33,10 @@ pub struct Applied {
     pub removed: Vec<Arc<str>>,
     /// Servers that were not changed.
     pub unchanged: Vec<Arc<str>>,
+    /// Servers that run with their old settings, because their new entries have mistakes.
+    pub kept: Vec<Arc<str>>,
+    /// The entries that cannot be used, also those of `kept`.
+    pub not_configured: Vec<NotConfigured>,
 }
 
 /// The change of one server of the new configuration.
@@ -56,12 +62,15 @@ impl Manager {
     /// Applies `config`, with the connectors of `connect` for new and changed servers.
     pub(crate) async fn apply_with(
         &self,
-        config: Config,
+        mut config: Config,
         connect: impl Fn(&upstream::Config) -> Result<Arc<dyn Connector>, upstream::Error>,
     ) -> Result<Applied, upstream::Error> {
         let _turn = self.applying.lock().await;
         let before = self.snapshot();
-        let step = |server| Step::of(server, &before, &connect);
+        let running = |name: &str| before.server(name).ok().map(|server| server.upstream.config().clone());
+        let kept = config.keep(running);
+        let step =
+            |server: &upstream::Config| Step::of(server, kept.contains(&server.name), &before, &connect);
         let steps = config.servers.iter().map(step).collect::<Result<Vec<_>, _>>()?;
         let known = self.known(steps.iter().zip(&config.servers).filter(|(step, _)| !step.keeps())).await;
         let take = |(step, server): (Step, &upstream::Config)| {
@@ -69,7 +78,8 @@ impl Manager {
             self.take(step, server.clone(), known)
         };
         let upstreams: Vec<_> = steps.into_iter().zip(&config.servers).map(take).collect();
-        let applied = Applied::between(&before, &upstreams);
+        let applied = Applied::between(&before, &upstreams, &kept, &config.not_configured);
+        config.not_configured.iter().for_each(|wrong| wrong.log(kept.contains(&wrong.name)));
         self.publish(Some(config), upstreams, (known, None)).await?;
         self.retire(&before);
         Ok(applied)
@@ -141,8 +151,10 @@ impl Manager {
             }
         }
         if !unread.is_empty() {
-            let of =
-                move |server: upstream::Config| (Arc::clone(&server.name), writer.folder().read(&server));
+            let of = move |server: upstream::Config| {
+                let known = writer.folder().read(&server.name, &server.identity);
+                (server.name, known)
+            };
             let read = move || unread.into_iter().map(of).collect::<Vec<_>>();
             // It fails only if the program ends.
             known.extend(tokio::task::spawn_blocking(read).await.unwrap_or_default());
@@ -202,11 +214,14 @@ impl Step {
 
     fn of(
         server: &upstream::Config,
+        is_kept: bool,
         before: &Snapshot,
         connect: impl Fn(&upstream::Config) -> Result<Arc<dyn Connector>, upstream::Error>,
     ) -> Result<Self, upstream::Error> {
         Ok(match before.server(&server.name).map(|found| Arc::clone(&found.upstream)) {
-            Ok(old) if old.config().source == server.source && !old.is_switched() => Self::Keep(old),
+            Ok(old) if is_kept || (old.config().source == server.source && !old.is_switched()) => {
+                Self::Keep(old)
+            }
             Ok(old) => Self::Replace(old, connect(server)?),
             Err(_) => Self::Add(connect(server)?),
         })
@@ -214,11 +229,22 @@ impl Step {
 }
 
 impl Applied {
-    fn between(before: &Snapshot, upstreams: &[Arc<Upstream>]) -> Self {
-        let mut applied = Self::default();
+    /// The entries that have mistakes. Disabled servers without a value of a variable are not among them.
+    pub fn mistakes(&self) -> impl Iterator<Item = &NotConfigured> {
+        self.not_configured.iter().filter(|wrong| wrong.is_mistake())
+    }
+
+    fn between(
+        before: &Snapshot,
+        upstreams: &[Arc<Upstream>],
+        kept: &HashSet<Arc<str>>,
+        not_configured: &[NotConfigured],
+    ) -> Self {
+        let mut applied = Self { not_configured: not_configured.to_vec(), ..Self::default() };
         for upstream in upstreams {
             let name = &upstream.config().name;
             let list = match before.server(name) {
+                Ok(_) if kept.contains(name) => &mut applied.kept,
                 Ok(old) if Arc::ptr_eq(&old.upstream, upstream) => &mut applied.unchanged,
                 Ok(_) => &mut applied.changed,
                 Err(_) => &mut applied.added,
@@ -227,7 +253,11 @@ impl Applied {
         }
         let names = before.servers().iter().map(|server| &server.upstream.config().name);
         let is_gone = |name: &&Arc<str>| upstreams.iter().all(|upstream| upstream.config().name != **name);
-        applied.removed = names.filter(is_gone).cloned().collect();
+        // A server that is disabled now is still listed.
+        let is_disabled = |name: &&Arc<str>| not_configured.iter().any(|wrong| wrong.name == **name);
+        let (disabled, removed) = names.filter(is_gone).cloned().partition(|name| is_disabled(&name));
+        applied.removed = removed;
+        applied.changed.extend::<Vec<_>>(disabled);
         applied
     }
 }

@@ -59,7 +59,7 @@ async fn unchanged_servers_continue_while_others_are_added_and_removed() {
 
     let next = config(vec![fake::config("c"), of_a]);
     let applied = manager.apply_with(next, |_| Ok(c.connector())).await.expect("applied");
-    let Applied { added, changed, removed, unchanged } = &applied;
+    let Applied { added, changed, removed, unchanged, .. } = &applied;
     assert_eq!(
         [added, changed, removed, unchanged].map(|list| names(list)),
         [vec!["c"], vec![], vec!["b"], vec!["a"]]

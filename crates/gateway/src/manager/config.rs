@@ -1,7 +1,9 @@
 //! Configuration of the manager: its own settings, and the list of servers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::not_configured::{NotConfigured, in_file_order};
 use super::remembered::Folder;
 use auth::vault::Vault;
 use net::http::Network;
@@ -58,15 +60,6 @@ settings! {
     }
 }
 
-/// A server whose entry in the configuration file cannot be used.
-#[derive(Debug, Clone)]
-pub struct NotConfigured {
-    /// The key in `mcp_servers`.
-    pub name: String,
-    /// The problems of its entry, each with its place: at least one.
-    pub problems: Vec<Problem>,
-}
-
 impl Config {
     /// Reads the manager's settings at the root of the file. `kinds` are the built-in servers of the program.
     pub fn read(fields: &mut Fields<'_>, kinds: Kinds) -> Self {
@@ -77,12 +70,37 @@ impl Config {
         for (name, entry) in &entries {
             match server(entry, name, &defaults) {
                 Ok(server) => config.servers.push(server),
-                Err(problems) => {
-                    config.not_configured.push(NotConfigured { name: (*name).to_owned(), problems });
+                Err((is_enabled, problems)) => {
+                    let (name, position) = (Arc::from(*name), config.servers.len());
+                    config.not_configured.push(NotConfigured { name, position, is_enabled, problems });
                 }
             }
         }
         config
+    }
+
+    /// The servers and the entries that cannot be used, in the order of the file.
+    pub fn entries(&self) -> Vec<Result<&upstream::Config, &NotConfigured>> {
+        in_file_order(&self.servers, &self.not_configured)
+    }
+
+    /// The names of all entries, also of those that cannot be used.
+    pub fn names(&self) -> HashSet<Arc<str>> {
+        let wrong = self.not_configured.iter().map(|wrong| &wrong.name);
+        self.servers.iter().map(|server| &server.name).chain(wrong).cloned().collect()
+    }
+
+    /// Continues with the settings of each server that is `running` and whose new entry has a mistake. Returns their names.
+    pub(super) fn keep(&mut self, running: impl Fn(&str) -> Option<upstream::Config>) -> HashSet<Arc<str>> {
+        let mut kept = HashSet::new();
+        for wrong in &mut self.not_configured {
+            wrong.position += kept.len();
+            if let Some(old) = running(&wrong.name).filter(|_| wrong.is_mistake()) {
+                self.servers.insert(wrong.position, old);
+                kept.insert(Arc::clone(&wrong.name));
+            }
+        }
+        kept
     }
 
     /// `servers` with the settings that most tests need: names unchanged, and lists in pages.
@@ -92,16 +110,23 @@ impl Config {
     }
 }
 
-/// Reads one server by itself: the problems of its entry are those of no other server.
-fn server(entry: &Setting<'_>, name: &str, defaults: &Defaults) -> Result<upstream::Config, Vec<Problem>> {
+/// Reads one server by itself: the problems of its entry are those of no other server. The error says whether the server is
+/// enabled too.
+fn server(
+    entry: &Setting<'_>,
+    name: &str,
+    defaults: &Defaults,
+) -> Result<upstream::Config, (bool, Vec<Problem>)> {
     let read = upstream::Config::from_settings(entry, name, defaults);
+    if read.is_none() && entry.problems().is_empty() {
+        entry.key_problem("this server cannot be used", None);
+    }
     let problems = entry.problems();
     match read {
         Some(server) if problems.is_empty() => Ok(server),
-        None if problems.is_empty() => {
-            entry.key_problem("this server cannot be used", None);
-            Err(entry.problems())
+        _ => {
+            let enabled = entry.member("enabled").filter(|enabled| !enabled.is_null() && !enabled.is_any());
+            Err((enabled.and_then(|enabled| enabled.boolean()).unwrap_or(true), problems))
         }
-        _ => Err(problems),
     }
 }

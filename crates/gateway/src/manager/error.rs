@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::not_configured::NotConfigured;
 use protocol::sanitize;
 use settings::nearest_few;
 use upstream::Upstream;
@@ -45,6 +46,9 @@ pub enum Error {
         /// Similar names.
         nearest: Vec<String>,
     },
+    /// The entry of the server in the configuration file cannot be used.
+    #[error("server {:?} is not configured: {}", .0.name, .0.reason())]
+    NotConfigured(Box<NotConfigured>),
     /// No tool, or no prompt, has that name.
     #[error(
         "there is no {kind} called {name:?}{}{}{}",

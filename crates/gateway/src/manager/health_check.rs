@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{Manager, ServerStatus};
+use super::Manager;
 
 /// Least time from the start or the end of one round to the start of the next.
 pub(super) const LEAST_GAP: Duration = Duration::from_secs(5);
@@ -21,21 +21,18 @@ pub(super) const LEAST_GAP: Duration = Duration::from_secs(5);
 pub(super) struct Rounds(Mutex<Option<Instant>>);
 
 impl Manager {
-    /// Checks every enabled server now, all at once, and reports their state. Each check has at most 10 s. A
-    /// round that is younger than 5 s is not repeated.
-    pub async fn health_check(&self) -> Vec<ServerStatus> {
+    /// Checks every enabled server now, all at once. Each check has at most 10 s. A round that is younger than 5 s is not
+    /// repeated. A failed check is a state of its server.
+    pub async fn health_check(&self) {
         let mut last = self.rounds.0.lock().await;
         if last.is_none_or(|last| last.elapsed() >= LEAST_GAP) {
             *last = Some(Instant::now());
             let snapshot = self.snapshot();
-            // A failed check is a state, which the list shows.
             futures_util::future::join_all(
                 snapshot.servers().iter().map(|server| server.upstream.check_now()),
             )
             .await;
             *last = Some(Instant::now());
         }
-        drop(last);
-        self.list_servers()
     }
 }

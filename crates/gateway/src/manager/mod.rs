@@ -18,6 +18,7 @@ mod known;
 pub mod live_events;
 mod logins;
 pub mod naming;
+mod not_configured;
 mod offer_writer;
 mod owners;
 mod problem;
@@ -42,11 +43,12 @@ pub use apply::Applied;
 pub use config::Config;
 pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
+pub use not_configured::NotConfigured;
 pub use problem::MEMORY_EXHAUSTED;
 pub use registry::ServerNotice;
 pub use routed_request::{CallResponse, RoutedRequest};
 pub use routing::Reference;
-pub use server_status::{MovedTool, ServerStatus};
+pub use server_status::{MovedTool, ServerEntry, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use trust::{Approval, Change, Trust};
 pub use views::Viewer;
@@ -114,6 +116,9 @@ impl Manager {
         };
         let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
+        if !is_inspection {
+            config.not_configured.iter().for_each(|wrong| wrong.log(false));
+        }
         let config = if is_inspection { Config { remembered: None, ..config } } else { config };
         Ok(Self::with_store(config, connectors, shutdown, (store, issuers)))
     }
@@ -185,10 +190,26 @@ impl Manager {
         &self.store
     }
 
-    /// Returns all servers, in the order of the configuration file.
+    /// Returns all servers that are configured, in the order of the configuration file.
     pub fn list_servers(&self) -> Vec<ServerStatus> {
         let snapshot = self.snapshot();
         snapshot.servers().iter().map(|server| ServerStatus::of(&snapshot, server)).collect()
+    }
+
+    /// Returns the entries of the configuration file: all servers, and those that are not configured, in the order of the
+    /// file.
+    pub fn entries(&self) -> Vec<ServerEntry> {
+        let snapshot = self.snapshot();
+        ServerEntry::all(&snapshot)
+    }
+
+    /// Returns one entry of the configuration file.
+    pub fn entry(&self, name: &str) -> Result<ServerEntry, Error> {
+        let snapshot = self.snapshot();
+        match snapshot.server(name) {
+            Err(Error::NotConfigured(wrong)) => Ok(ServerEntry::NotConfigured(*wrong)),
+            server => server.map(|server| ServerEntry::Server(Box::new(ServerStatus::of(&snapshot, server)))),
+        }
     }
 
     /// Returns the status of one server.

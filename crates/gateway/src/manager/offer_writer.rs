@@ -19,6 +19,7 @@ use super::remembered::{self, Content, Folder};
 use super::snapshot::{Server, Snapshot};
 use super::trust::Trust;
 use runtime::shutdown::Shutdown;
+use settings::Fingerprint;
 use upstream::{Offer, StateSign};
 
 /// Changes within this time are written together.
@@ -162,7 +163,11 @@ impl Saved {
 /// The writer for `config`, if it has a folder, and what the folder has.
 pub(super) fn prepared(config: &Config) -> (Option<Arc<Writer>>, KnownServers) {
     let folder = config.remembered.as_ref();
-    let known = remembered::of_all(folder.map(AsRef::as_ref), &config.servers);
+    let servers = config.servers.iter().map(|server| (&server.name, server.identity));
+    // The settings of the others are not known, so only their names and digests are read.
+    let others = config.not_configured.iter().map(|wrong| (&wrong.name, Fingerprint::default()));
+    let all: Vec<_> = servers.chain(others).collect();
+    let known = remembered::of_all(folder.map(AsRef::as_ref), &all);
     (folder.cloned().map(Writer::new), known)
 }
 

@@ -23,6 +23,7 @@ impl Error {
                 problem.available.clone_from(available);
                 suggesting(problem, nearest)
             }
+            Self::NotConfigured(_) => problem,
             Self::NameNotFound { kind, name, nearest, unreached, hidden, .. } => {
                 // A server that was not reached yet may have the name.
                 problem.retryable = !unreached.is_empty();
@@ -68,6 +69,7 @@ impl Error {
         use ErrorCode as C;
         match self {
             Self::ServerNotFound { .. } => C::ServerNotFound,
+            Self::NotConfigured(_) => C::ServerNotConfigured,
             Self::NameNotFound { kind: ItemKind::Tool, .. } => C::ToolNotFound,
             Self::NameNotFound { kind: ItemKind::Prompt, .. } => C::PromptNotFound,
             Self::Ambiguous { kind: ItemKind::Tool, .. } => C::AmbiguousTool,
@@ -85,6 +87,7 @@ impl Error {
     fn about(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Self::ServerNotFound { server, .. } => (Some(server), None),
+            Self::NotConfigured(wrong) => (Some(&wrong.name), None),
             Self::NameNotFound { kind, server, name, .. } => {
                 (server.as_deref(), (*kind == ItemKind::Tool).then_some(&**name))
             }

@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use super::catalog::MovedName;
+use super::not_configured::{NotConfigured, in_file_order, reason};
 use super::snapshot::{Scope, Server, Snapshot};
 use super::trust::{Trust, definition_sha256};
 use json::Raw;
 use protocol::feature::Kind;
 use runtime::telemetry::durations::Durations;
-use upstream::Status;
+use settings::Problem;
+use upstream::{State, Status};
 
 /// The state of one server, for operators.
 #[derive(Debug, Clone)]
@@ -33,6 +35,74 @@ pub struct ServerStatus {
     pub moved: Vec<MovedTool>,
     /// How long its calls took.
     pub durations: Arc<Durations>,
+    /// The problems of its new entry in the configuration file, if it runs with the settings of an earlier one.
+    pub problems: Vec<Problem>,
+}
+
+/// One entry of the configuration file, for operators.
+#[derive(Debug, Clone)]
+pub enum ServerEntry {
+    /// A server.
+    Server(Box<ServerStatus>),
+    /// An entry that cannot be used.
+    NotConfigured(NotConfigured),
+}
+
+impl ServerEntry {
+    pub(super) fn all(snapshot: &Snapshot) -> Vec<Self> {
+        let all = in_file_order(snapshot.servers(), snapshot.not_configured());
+        let entry = |entry: Result<&Arc<Server>, &NotConfigured>| match entry {
+            Ok(server) => Some(Self::Server(Box::new(ServerStatus::of(snapshot, server)))),
+            // A server that runs with earlier settings has its problems.
+            Err(wrong) => snapshot.server(&wrong.name).is_err().then(|| Self::NotConfigured(wrong.clone())),
+        };
+        all.into_iter().filter_map(entry).collect()
+    }
+
+    /// The key in `mcp_servers`.
+    pub fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Server(server) => &server.config.name,
+            Self::NotConfigured(wrong) => &wrong.name,
+        }
+    }
+
+    /// Whether it is not disabled.
+    pub fn is_enabled(&self) -> bool {
+        match self {
+            Self::Server(server) => server.config.enabled,
+            Self::NotConfigured(wrong) => wrong.is_enabled,
+        }
+    }
+
+    /// Whether it can be used.
+    pub fn state(&self) -> State {
+        match self {
+            Self::Server(server) => server.status.state,
+            Self::NotConfigured(wrong) => wrong.state(),
+        }
+    }
+
+    /// Whether it is a server that is healthy.
+    pub fn is_healthy(&self) -> bool {
+        matches!(self, Self::Server(server) if server.status.is_healthy())
+    }
+
+    /// The problems of its entry.
+    pub fn problems(&self) -> &[Problem] {
+        match self {
+            Self::Server(server) => &server.problems,
+            Self::NotConfigured(wrong) => &wrong.problems,
+        }
+    }
+
+    /// The last failure of the server, or the first problem of the entry.
+    pub fn last_error(&self) -> Option<String> {
+        match self {
+            Self::Server(server) => server.status.last_error.clone(),
+            Self::NotConfigured(wrong) => Some(reason(&wrong.problems)),
+        }
+    }
 }
 
 /// A tool whose bare name another server had before; until an operator approves, it is offered under its
@@ -67,6 +137,7 @@ impl ServerStatus {
             trust: Arc::clone(&server.trust),
             moved: moved(snapshot, server),
             durations: Arc::clone(&server.durations),
+            problems: snapshot.problems_of(&server.upstream.config().name),
         }
     }
 

@@ -22,6 +22,7 @@ use super::config::{Config, ToolNames};
 use super::error::{Error, ItemKind};
 use super::known::KnownServers;
 use super::naming::Rules;
+use super::not_configured::NotConfigured;
 use super::routed_request::RoutedRequest;
 use super::trust::{Approval, Trust};
 use json::Raw;
@@ -87,6 +88,8 @@ impl Revisions {
 pub struct Snapshot {
     servers: Vec<Arc<Server>>,
     by_name: HashMap<Arc<str>, usize>,
+    /// Entries of the configuration file that cannot be used. A server may run with the settings of an earlier one.
+    not_configured: Arc<[NotConfigured]>,
     catalog: Arc<Catalog>,
     /// The servers that have had each name.
     history: Arc<History>,
@@ -103,6 +106,7 @@ impl Snapshot {
         Self {
             servers: upstreams.into_iter().map(Server::new).map(Arc::new).collect(),
             by_name,
+            not_configured: Arc::default(),
             catalog: Arc::default(),
             history: Arc::default(),
             revisions: Revisions::default(),
@@ -123,9 +127,12 @@ impl Snapshot {
 
     /// Returns the server `name`.
     pub fn server(&self, name: &str) -> Result<&Arc<Server>, Error> {
-        self.server_called(name).ok_or_else(|| {
-            Error::server_not_found(name, self.servers.iter().map(|s| s.upstream.config().name.as_ref()))
-        })
+        self.server_called(name).ok_or_else(|| self.no_server(name))
+    }
+
+    /// Returns the entries of the configuration file that cannot be used.
+    pub(super) fn not_configured(&self) -> &[NotConfigured] {
+        &self.not_configured
     }
 
     /// Returns the catalog of a scope.
@@ -222,6 +229,7 @@ impl Snapshot {
         forgotten: Option<&str>,
     ) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
+        next.not_configured = config.not_configured.as_slice().into();
         for server in next.servers.iter_mut().map(Arc::make_mut) {
             let name = Arc::clone(&server.upstream.config().name);
             let before = self.server(&name).ok().filter(|_| forgotten != Some(&*name));
@@ -250,7 +258,7 @@ impl Snapshot {
 
     /// Makes the merged catalog.
     fn merge(&mut self, config: &Config) {
-        let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
+        let servers = config.names();
         let style = style(config, config.tool_names, &servers);
         let merged = catalog(self.servers.iter().map(Arc::as_ref), style, Arc::make_mut(&mut self.history));
         let merged = Arc::new(merged);

@@ -191,6 +191,10 @@ error_codes! {
         "There is no such server",
         "No server has this name. `nearest` has similar names, `available` those that exist.",
         "use one of the names in `available`, or list them: GET /api/v1/mcp/servers";
+    ServerNotConfigured = "server_not_configured", Server, ServiceUnavailable, 503, CONNECTION, No,
+        "The server is not configured",
+        "The entry of the server in the configuration file has a mistake, such as a variable that is not set. `detail` has its line and column. Nothing was sent.",
+        "have an operator correct the entry and reload: GET /api/v1/mcp/servers has each problem of it";
     ToolNotFound = "tool_not_found", Both, NotFound, 404, PARAMS, Sometimes,
         "There is no such tool",
         "No tool has this name. `unreached` lists servers that may have it, because they were not reached yet.",

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::file::{self, Content};
 use crate::manager::known::Known;
 use runtime::private_file;
+use settings::Fingerprint;
 
 /// The folder below the state folder.
 const NAME: &str = "offers";
@@ -45,17 +46,17 @@ impl Folder {
         self.path.join(format!("{}.json", private_file::of(server)))
     }
 
-    /// Returns what is remembered of a server.
-    pub(in crate::manager) fn read(&self, config: &upstream::Config) -> Known {
-        let path = self.file(&config.name);
+    /// Returns what is remembered of a server that is reached with the settings of `identity`.
+    pub(in crate::manager) fn read(&self, server: &str, identity: &Fingerprint) -> Known {
+        let path = self.file(server);
         let read = match private_file::read(&path, MAX_FILE_BYTES) {
-            Ok(text) => file::read(text, &config.name, &config.identity).map_err(str::to_owned),
+            Ok(text) => file::read(text, server, identity).map_err(str::to_owned),
             Err(error) if error.kind() == ErrorKind::NotFound => return Known::default(),
             Err(error) => Err(error.to_string()),
         };
         read.unwrap_or_else(|reason| {
-            let (server, path) = (&config.name, path.display());
-            tracing::warn!(%server, %path, reason, "the remembered offer is ignored");
+            let path = path.display();
+            tracing::warn!(server, %path, reason, "the remembered offer is ignored");
             Known::default()
         })
     }

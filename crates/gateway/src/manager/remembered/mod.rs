@@ -20,12 +20,13 @@ pub use folder::Folder;
 
 use super::known::KnownServers;
 use runtime::private_file;
+use settings::Fingerprint;
 
-/// Reads what is remembered of `servers`, and removes the files of other servers.
-pub(super) fn of_all(folder: Option<&Folder>, servers: &[upstream::Config]) -> KnownServers {
+/// Reads what is remembered of servers, each by its name and the settings that it is reached with, and removes the files of
+/// other servers.
+pub(super) fn of_all(folder: Option<&Folder>, servers: &[(&Arc<str>, Fingerprint)]) -> KnownServers {
     let Some(folder) = folder else { return KnownServers::default() };
-    let names: HashSet<String> =
-        servers.iter().map(|server| private_file::of(&server.name).to_string()).collect();
+    let names: HashSet<String> = servers.iter().map(|(name, _)| private_file::of(name).to_string()).collect();
     folder.retain(|name| names.contains(name));
-    servers.iter().map(|server| (Arc::clone(&server.name), folder.read(server))).collect()
+    servers.iter().map(|(name, identity)| (Arc::clone(name), folder.read(name, identity))).collect()
 }

@@ -44,8 +44,8 @@ impl Snapshot {
     /// The history without servers that are gone and without names that the operator gives in `config`.
     pub(super) fn kept_history(&self, config: &Config, forgotten: Option<&str>) -> History {
         let mut history = History::clone(&self.history);
-        let is_configured = |name: &str| config.servers.iter().any(|server| *server.name == *name);
-        let is_there = |name: &str| forgotten != Some(name) && is_configured(name);
+        let names = config.names();
+        let is_there = |name: &str| forgotten != Some(name) && names.contains(name);
         history.tools.retain(is_there);
         history.prompts.retain(is_there);
         Arc::make_mut(&mut history.uris).retain(is_there);

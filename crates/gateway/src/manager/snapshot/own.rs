@@ -63,7 +63,7 @@ impl Snapshot {
                 }
             }
         }
-        let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
+        let servers = config.names();
         let style = style(config, config.tool_names, &servers);
         view.catalog =
             Arc::new(catalog(view.servers.iter().map(Arc::as_ref), style, Arc::make_mut(&mut view.history)));

@@ -29,8 +29,13 @@ impl Snapshot {
         known: &KnownServers,
     ) -> Self {
         let mut first = Self::new(upstreams);
+        first.not_configured = config.not_configured.as_slice().into();
         // In the order of the configuration file, so that each start gives the same names.
-        let of_servers = config.servers.iter().filter_map(|server| known.get_key_value(&server.name));
+        let names = config
+            .entries()
+            .into_iter()
+            .map(|entry| entry.map_or_else(|wrong| &wrong.name, |server| &server.name));
+        let of_servers = names.filter_map(|name| known.get_key_value(name));
         Arc::make_mut(&mut first.history).restore(of_servers);
         for server in first.servers.iter_mut().map(Arc::make_mut) {
             if let Some(known) = known.get(&server.upstream.config().name) {

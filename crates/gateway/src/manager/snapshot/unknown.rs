@@ -11,9 +11,12 @@ use auth::{Principal, Role};
 
 use super::{Scope, Server, Snapshot};
 use crate::manager::error::{Error, Hidden, ItemKind};
+use crate::manager::not_configured::NotConfigured;
+use crate::manager::owners::Owners;
 use crate::manager::{failed_at, naming};
 use protocol::feature::Kind;
 use protocol::uri::split_owner;
+use settings::Problem;
 use upstream::config::Tools;
 use upstream::{State, Status};
 
@@ -24,7 +27,10 @@ impl Snapshot {
             Scope::All => self.owner(kind, name),
             Scope::Server(server) => self.server(server).ok().map(|server| (server, name)),
         };
-        let Some((server, own)) = owner else { return self.nowhere(kind, name) };
+        let Some((server, own)) = owner else {
+            let wrong = (*scope == Scope::All).then(|| self.not_configured_owner(kind, name)).flatten();
+            return wrong.map_or_else(|| self.nowhere(kind, name), not_configured);
+        };
         if !server.is_heard && server.may_have(kind, own) {
             let tool = (kind == ItemKind::Tool).then_some(own);
             return failed_at(&server.upstream, tool, absence_error(&server.upstream.status()));
@@ -69,7 +75,11 @@ impl Snapshot {
 
     /// The failure of the server that is named in `uri`, if it was never reached.
     pub(super) fn failure_behind(&self, uri: &str) -> Option<Error> {
-        let server = self.server_called(split_owner(uri)?.0).filter(|server| !server.is_heard)?;
+        let name = split_owner(uri)?.0;
+        if let Some(wrong) = self.not_configured_called(name) {
+            return Some(not_configured(wrong));
+        }
+        let server = self.server_called(name).filter(|server| !server.is_heard)?;
         Some(failed_at(&server.upstream, None, absence_error(&server.upstream.status())))
     }
 
@@ -77,11 +87,7 @@ impl Snapshot {
     fn owner<'n>(&self, kind: ItemKind, name: &'n str) -> Option<(&Arc<Server>, &'n str)> {
         let find = |server: &str| self.server_called(server);
         naming::qualifier(name, find).or_else(|| {
-            let owners = match kind {
-                ItemKind::Tool => &self.history.tools,
-                ItemKind::Prompt => &self.history.prompts,
-            };
-            let server = find(owners.owner(name)?)?;
+            let server = find(self.owners(kind).owner(name)?)?;
             (!server.is_heard).then_some((server, name))
         })
     }
@@ -96,6 +102,46 @@ impl Snapshot {
 
     pub(super) fn server_called(&self, name: &str) -> Option<&Arc<Server>> {
         self.by_name.get(name).map(|&index| &self.servers[index])
+    }
+
+    /// The error for a server that is not there.
+    pub(super) fn no_server(&self, name: &str) -> Error {
+        match self.not_configured_called(name) {
+            Some(wrong) => not_configured(wrong),
+            None => {
+                let servers = self.servers.iter().map(|server| &server.upstream.config().name);
+                let wrong = self.not_configured.iter().map(|wrong| &wrong.name);
+                let wrong = wrong.filter(|name| self.server_called(name).is_none());
+                Error::server_not_found(name, servers.chain(wrong).map(AsRef::as_ref))
+            }
+        }
+    }
+
+    /// The problems of the new entry of the server `name`.
+    pub(in crate::manager) fn problems_of(&self, name: &str) -> Vec<Problem> {
+        let found = self.not_configured.iter().find(|wrong| *wrong.name == *name);
+        found.map(|wrong| wrong.problems.clone()).unwrap_or_default()
+    }
+
+    /// The entry `name`, if no server runs in its place.
+    fn not_configured_called(&self, name: &str) -> Option<&NotConfigured> {
+        let found = self.not_configured.iter().find(|wrong| *wrong.name == *name)?;
+        self.server_called(name).is_none().then_some(found)
+    }
+
+    /// The entry that the tool or prompt `name` belongs to.
+    fn not_configured_owner(&self, kind: ItemKind, name: &str) -> Option<&NotConfigured> {
+        let find = |server: &str| self.not_configured_called(server);
+        let qualified = naming::qualifier(name, find).map(|(wrong, _)| wrong);
+        qualified.or_else(|| find(self.owners(kind).owner(name)?))
+    }
+
+    /// The servers that have had the names of tools or prompts.
+    fn owners(&self, kind: ItemKind) -> &Owners {
+        match kind {
+            ItemKind::Tool => &self.history.tools,
+            ItemKind::Prompt => &self.history.prompts,
+        }
     }
 
     fn nowhere(&self, kind: ItemKind, name: &str) -> Error {
@@ -139,6 +185,10 @@ impl Server {
     }
 }
 
+fn not_configured(wrong: &NotConfigured) -> Error {
+    Error::NotConfigured(Box::new(wrong.clone()))
+}
+
 const fn listed(kind: ItemKind) -> Kind {
     match kind {
         ItemKind::Tool => Kind::Tools,
@@ -159,7 +209,15 @@ fn absence_error(status: &Status) -> upstream::Error {
             upstream::Error::LoginRequired { reason, only_this_call: false }
         }
         (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
-        (State::Connecting | State::Starting | State::Ready | State::Idle | State::Failed, None) => {
+        (
+            State::Connecting
+            | State::Starting
+            | State::Ready
+            | State::Idle
+            | State::Failed
+            | State::NotConfigured,
+            None,
+        ) => {
             let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());
             upstream::Error::Connect { reason }
         }
