@@ -140,3 +140,59 @@ fn servers_inside_a_client_stay_there() {
     assert_eq!(registry, None);
     assert!(notes.iter().any(|note| note.starts_with("developer: it stays where it is: ")), "{notes:?}");
 }
+
+#[test]
+fn timeouts_and_switched_off_tools_come_along_in_the_unit_of_their_client() {
+    for (id, theirs, expected) in [
+        (
+            "codex",
+            "[mcp_servers.a]\ncommand = \"a\"\nstartup_timeout_sec = 20\ntool_timeout_sec = 2.5\ndisabled_tools = [\"x\"]\nenabled_tools = [\"x\", \"y\"]\nenv_vars = [\"A\", { name = \"B\", source = \"local\" }]\n",
+            "    timeout: 2500ms\n    start_timeout: 20s\n    tools:\n      allow: [\"y\"]\n      deny: [\"x\"]\n    command: a\n    pass_env: [\"A\", \"B\"]\n",
+        ),
+        (
+            "gemini",
+            r#"{"mcpServers": {"a": {"command": "a", "timeout": 2000, "trust": true, "includeTools": ["x"]}}}"#,
+            "    # not taken over: `trust`\n    timeout: 2s\n    tools:\n      allow: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "cline",
+            r#"{"mcpServers": {"a": {"command": "a", "timeout": 1800, "autoApprove": ["x"]}}}"#,
+            "    # `timeout`: 1800 is 600s here, the most that there is\n    # not taken over: `autoApprove`\n    timeout: 600s\n    max_timeout: 1800s\n    command: a\n",
+        ),
+        (
+            "roo",
+            r#"{"mcpServers": {"a": {"command": "a", "timeout": 90, "disabledTools": ["x"]}}}"#,
+            "    timeout: 90s\n    tools:\n      deny: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "opencode",
+            r#"{"mcp": {"a": {"type": "local", "command": ["a"], "timeout": 3000}}}"#,
+            "    timeout: 3s\n    command: a\n",
+        ),
+        (
+            "hermes",
+            "mcp_servers:\n  a:\n    command: a\n    timeout: 120\n    connect_timeout: 60\n    tools: {exclude: x, prompts: false}\n",
+            "    timeout: 120s\n    start_timeout: 60s\n    tools:\n      deny: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "goose",
+            "extensions:\n  a:\n    type: stdio\n    cmd: a\n    timeout: 700\n    available_tools: [x]\n    env_keys: [KEY]\n",
+            "    # `timeout`: 700 is 600s here, the most that there is\n    timeout: 600s\n    max_timeout: 700s\n    tools:\n      allow: [\"x\"]\n    command: a\n    env:\n      KEY: \"${KEY}\"\n",
+        ),
+        (
+            "copilot-cli",
+            r#"{"mcpServers": {"a": {"type": "local", "command": "a", "tools": ["x"], "timeout": 600}}}"#,
+            "    # `timeout`: 600 is 1s here, the least that there is\n    timeout: 1s\n    tools:\n      allow: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "zed",
+            r#"{"context_servers": {"a": {"command": {"path": "a", "args": ["b"], "env": {"C": "d"}}, "enabled": false}}}"#,
+            "    enabled: false\n    command: a\n    args: [\"b\"]\n    env:\n      C: \"d\"\n",
+        ),
+    ] {
+        let (_, registry, notes) = moved(id, theirs, None);
+        let registry = registry.unwrap_or_else(|| panic!("{id}: {notes:?}"));
+        let expected = format!("mcp_servers:\n  a:\n{expected}");
+        assert!(registry.ends_with(&expected), "{id}: {registry}");
+    }
+}

@@ -16,6 +16,7 @@ mod migrate;
 pub mod own_file;
 mod registry;
 mod snippet;
+mod spelling;
 
 use std::path::{Path, PathBuf};
 

@@ -5,10 +5,10 @@
 //!
 //! Not here: command lines (`cli::add`), and the conversion (`config::import`).
 
-use super::clients::{CLIENTS, Reference};
+use super::clients::{CLIENTS, Client, Reference, TimeoutUnit};
 use super::document::{ServersPlace, Syntax, name_of};
-use super::migrate::common;
 use super::registry::{Offer, is_readable};
+use super::spelling::{Dialect, is_entry};
 use crate::config::import::json::{self, Json, Members, member};
 use settings::one_line;
 
@@ -16,8 +16,6 @@ use settings::one_line;
 const MORE: [&[&str]; 2] = [&["mcp", "servers"], &["mcp.servers"]];
 /// The key of the configuration file, which other clients have too.
 const OWN: &[&str] = &["mcp_servers"];
-/// Members of which every entry has one.
-const TARGETS: [&str; 6] = ["command", "cmd", "url", "httpUrl", "serverUrl", "uri"];
 /// Begins and ends a block of code in Markdown.
 const FENCE: &str = "```";
 
@@ -42,9 +40,9 @@ pub(super) fn read(source: &str, text: &str, name: Option<&str>) -> Result<Offer
     let may_be_own = format != Syntax::Toml && key == Some(OWN) || format == Syntax::Yaml && key.is_none();
     let is_own = may_be_own && servers.iter().all(is_readable);
     if !is_own {
-        let reference = reference(format, key);
+        let dialect = dialect(format, key);
         for (_, server) in &mut servers {
-            *server = common(reference, server);
+            *server = dialect.common(server);
         }
     }
     Ok(Offer { source: source.to_owned(), inputs, servers, refused: Vec::new(), is_own, is_typed: false })
@@ -126,10 +124,6 @@ fn entries(value: &Json) -> Option<Members> {
 
 /// Returns entries that are the whole text: one without a name, or some with their names.
 fn alone(root: &Json, name: Option<&str>) -> Option<Members> {
-    let is_entry = |value: &Json| match value {
-        Json::Object(members) => TARGETS.iter().any(|target| member(members, target).is_some()),
-        _ => false,
-    };
     if is_entry(root) {
         let name = name.or_else(|| name_of(root))?;
         return Some(vec![(name.to_owned(), root.clone())]);
@@ -142,15 +136,23 @@ fn alone(root: &Json, name: Option<&str>) -> Option<Members> {
     }
 }
 
-/// Returns how the clients with this format refer to a variable, if their way is not that of most.
-fn reference(format: Syntax, key: Option<&[&str]>) -> Reference {
+/// Returns what the clients with this format have in common: how they refer to a variable, if that is not the way of most,
+/// and the unit of `timeout`, if it is the same in all of them.
+fn dialect(format: Syntax, key: Option<&[&str]>) -> Dialect {
     let is_like = |other: Syntax| other == format || (format, other) == (Syntax::Yaml, Syntax::YamlList);
-    let rows = CLIENTS.iter().filter(|client| Some(client.key) == key && is_like(client.format));
+    let is_one = |client: &&Client| Some(client.key) == key && is_like(client.format);
+    let rows: Vec<&Client> = CLIENTS.iter().filter(is_one).collect();
     let is_odd = |reference: &Reference| match reference {
         Reference::Between(before, _) => !matches!(*before, "${" | "${env:"),
         _ => false,
     };
-    rows.map(|client| client.reference).find(is_odd).unwrap_or(Reference::Unknown)
+    let reference = rows.iter().map(|client| client.reference).find(is_odd);
+    let unit = rows.first().map_or(TimeoutUnit::Unknown, |client| client.timeout);
+    let is_same = rows.iter().all(|client| client.timeout == unit);
+    Dialect {
+        reference: reference.unwrap_or(Reference::Unknown),
+        timeout: if is_same { unit } else { TimeoutUnit::Unknown },
+    }
 }
 
 #[cfg(test)]

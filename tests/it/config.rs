@@ -322,6 +322,7 @@ fn any_field() -> impl Strategy<Value = &'static str> {
         "env",
         "cwd",
         "pass_env",
+        "env_file",
         "headers",
         "auth",
         "tools",

@@ -55,6 +55,7 @@ mod places;
 mod principal_logins;
 mod principal_offers;
 mod private_sessions;
+mod program_environment;
 mod proxies;
 mod r2r;
 mod r2r_project;

@@ -9,12 +9,14 @@
 //! Secrets of the input are copied to the YAML unchanged.
 
 mod bridge;
+mod filters;
 pub(crate) mod json;
 pub(crate) mod ownership;
 mod programs;
 mod projects;
 mod references;
 mod server;
+pub(crate) mod times;
 pub(crate) mod yaml;
 
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ use url::Url;
 use super::bridge;
 use super::json::{Json, Members};
 use super::references::{References, TextUsage, Translated, has_reference};
-use super::yaml;
+use super::{filters, times, yaml};
 use settings::one_line;
 use upstream::config::is_reserved_header;
 
@@ -20,6 +20,9 @@ use upstream::config::is_reserved_header;
 const URLS: [&str; 3] = ["httpUrl", "serverUrl", "url"];
 /// Limit of names in one sentence.
 const MAX_NAMED: usize = 20;
+
+/// Members of a server that were not read yet.
+pub(super) type Unread<'j> = Vec<(&'j str, &'j Json)>;
 
 /// A converted server.
 pub(super) struct Draft {
@@ -58,8 +61,7 @@ pub(super) fn draft(members: &Members, references: &mut References<'_>) -> Resul
 
 /// A server during conversion.
 struct Reader<'j, 'r, 'f> {
-    /// Members that were not read yet.
-    left: Vec<(&'j str, &'j Json)>,
+    left: Unread<'j>,
     references: &'r mut References<'f>,
     yaml: String,
     remarks: Vec<String>,
@@ -91,7 +93,8 @@ impl<'j> Reader<'j, '_, '_> {
             Some(description) => self.line("description", description)?,
             None => {}
         }
-        self.timeout();
+        self.times(kind == Kind::Stdio);
+        self.yaml.push_str(&filters::take(&mut self.left));
         if kind == Kind::Stdio {
             return self.stdio();
         }
@@ -114,25 +117,10 @@ impl<'j> Reader<'j, '_, '_> {
         }
     }
 
-    /// Imports `timeout` if its unit follows from its size: clients write seconds or milliseconds.
-    fn timeout(&mut self) {
-        let Some(Json::Number(number)) =
-            self.left.iter().find(|(name, _)| *name == "timeout").map(|(_, v)| v)
-        else {
-            return;
-        };
-        let written = match number.parse::<u64>() {
-            Ok(seconds @ 1..=600) => format!("{seconds}s"),
-            // No client accepts more than an hour in seconds.
-            Ok(milliseconds @ 3_601..=600_000) if milliseconds % 1_000 == 0 => {
-                format!("{}s", milliseconds / 1_000)
-            }
-            Ok(milliseconds @ 3_601..=600_000) => format!("{milliseconds}ms"),
-            _ => return,
-        };
-        self.take("timeout");
-        let _ = writeln!(self.yaml, "    timeout: {written}");
-        self.remarks.push(format!("`timeout`: {number} is read as {written}"));
+    fn times(&mut self, is_program: bool) {
+        let (lines, remarks) = times::take(&mut self.left, is_program);
+        self.yaml.push_str(&lines);
+        self.remarks.extend(remarks);
     }
 
     fn stdio(&mut self) -> Result<(), String> {
@@ -142,7 +130,33 @@ impl<'j> Reader<'j, '_, '_> {
         self.line("command", command)?;
         self.args()?;
         self.mapping("env")?;
+        self.env_file()?;
+        self.passed()?;
         self.take("cwd").map_or(Ok(()), |cwd| self.line("cwd", cwd))
+    }
+
+    fn env_file(&mut self) -> Result<(), String> {
+        let Some(file) = self.take("env_file") else { return Ok(()) };
+        if file.text().is_some_and(|file| !file.starts_with(['/', '~', '$'])) {
+            self.remarks.push(
+                "`env_file`: a relative path begins at the folder of the configuration file here".into(),
+            );
+        }
+        self.line("env_file", file)
+    }
+
+    /// Imports the names of variables that the program gets.
+    fn passed(&mut self) -> Result<(), String> {
+        let items = match self.take("pass_env") {
+            None => return Ok(()),
+            Some(Json::List(items)) => items,
+            Some(other) => return Err(format!("`pass_env` is {}, expected a list", other.kind())),
+        };
+        let names: Vec<_> = items.iter().filter_map(Json::text).map(str::to_owned).collect();
+        if !names.is_empty() {
+            let _ = writeln!(self.yaml, "    pass_env: {}", yaml::list(&names));
+        }
+        Ok(())
     }
 
     /// Returns the transport: the named one, or one that follows from the members. As in the

@@ -33,6 +33,8 @@ pub struct Client {
     pub stdio: StdioEntry,
     /// How an entry refers to a variable of the environment.
     pub reference: Reference,
+    /// The unit of `timeout` in an entry.
+    pub timeout: TimeoutUnit,
     /// Largest length of an entry's name.
     pub max_name: usize,
     /// Characters of an entry's name beside letters and digits.
@@ -142,6 +144,17 @@ pub enum Reference {
     Between(&'static str, &'static str),
     /// Members of the entry take the place of the header.
     Members(Constants),
+}
+
+/// The unit of `timeout` in an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeoutUnit {
+    /// The client has no such member, or no page says its unit.
+    Unknown,
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
 }
 
 /// Which file of a client is meant.
