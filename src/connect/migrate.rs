@@ -12,6 +12,7 @@ use url::Url;
 use super::clients::Client;
 use super::registry::{self, Offer};
 use super::spelling::Dialect;
+use super::switches;
 use super::{Error, FileChange};
 use crate::config::import::json::{Json, member};
 use crate::config::import::ownership::{self, is_ours};
@@ -22,6 +23,8 @@ use settings::one_line;
 pub struct Registry {
     /// Its path.
     pub path: PathBuf,
+    /// Variables of this machine that programs get ([`super::inherited`]).
+    pub inherited: Vec<String>,
 }
 
 /// The servers that move.
@@ -45,7 +48,8 @@ impl Registry {
     ) -> Result<Moved, Error> {
         let invalid = |reason| Error::Invalid { path: self.path.clone(), reason };
         let now = super::unchanged(&self.path)?;
-        let added = registry::add(&now.before, &offer(client, file, root, gateway)).map_err(invalid)?;
+        let added = registry::add(&now.before, &offer(client, file, root, gateway), &self.inherited);
+        let added = added.map_err(invalid)?;
         let mut notes: Vec<String> = added
             .refused
             .iter()
@@ -67,17 +71,13 @@ pub(super) fn offer(client: &Client, file: &Path, root: &Json, gateway: &Url) ->
         (Json::Object(members), "vscode") => member(members, "inputs").cloned(),
         _ => None,
     };
-    Offer {
-        source: file.display().to_string(),
-        inputs,
-        refused: own.into_iter().map(refused).collect(),
-        servers: others
-            .into_iter()
-            .map(|(name, server)| (name, Dialect::of(client).common(server)))
-            .collect(),
-        is_own: false,
-        is_typed: false,
+    let dialect = Dialect::of(client);
+    let mut servers = others.into_iter().map(|(name, server)| (name, dialect.common(server))).collect();
+    if let Json::Object(members) = root {
+        switches::apply(members, &mut servers);
     }
+    let refused = own.into_iter().map(refused).collect();
+    Offer { inputs, refused, is_of_client: true, ..Offer::of(&file.display().to_string(), servers) }
 }
 
 #[cfg(test)]

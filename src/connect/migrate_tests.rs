@@ -25,7 +25,8 @@ fn moved(id: &str, theirs: &str, ours: Option<&str>) -> (String, Option<String>,
         fs::write(&registry, ours).expect("written");
     }
     let client = Client::find(id).expect("a client");
-    let plan = plan(client, &file, &gateway(), Some(&Registry { path: registry })).expect("a plan");
+    let plan = plan(client, &file, &gateway(), Some(&Registry { path: registry, inherited: Vec::new() }))
+        .expect("a plan");
     (plan.client.after, plan.registry.map(|change| change.after), plan.notes)
 }
 
@@ -61,9 +62,13 @@ fn all_servers_move_to_a_new_file_and_one_url_stays() {
 fn an_existing_file_keeps_its_text_and_servers_of_the_same_name_are_compared() {
     let ours = "# mine\nserver:\n  listen: 127.0.0.1:8080\nmcp_servers:\n    files: # same\n        command: npx\n        args: [-y, files]\n\n    issues:\n        url: https://other.example/mcp\n\n# last\ntool_names: bare\n";
     let (client, registry, notes) = moved("cursor", JSON, Some(ours));
-    assert_eq!(registry, None, "nothing is new");
-    assert!(!client.contains("\"files\"") && client.contains("\"issues\""), "{client}");
-    assert!(notes.iter().any(|note| note.contains("another server `issues`")), "{notes:?}");
+    let expected = "    issues:\n        url: https://other.example/mcp\n    issues-2:\n      url: https://issues.example/mcp\n";
+    assert!(registry.as_ref().is_some_and(|text| text.contains(expected)), "{registry:?}");
+    assert!(!client.contains("\"files\"") && !client.contains("\"issues\""), "{client}");
+    let near = "issues: it is called `issues-2` here, because the file has another `issues`";
+    assert!(notes.iter().any(|note| note == near), "{notes:?}");
+    let (_, again, _) = moved("cursor", JSON, registry.as_deref());
+    assert_eq!(again, None, "an identical server is there once");
     let ours = ours.replace("issues:", "tickets:");
     let (client, registry, _) = moved("cursor", JSON, Some(&ours));
     let expected = "    issues:\n      url: https://issues.example/mcp\n      headers:\n        X-Team: \"a\"\n\n# last\n";

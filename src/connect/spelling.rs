@@ -1,7 +1,7 @@
 //! The entry of a server in the spelling of any client, as the one that `config::import` reads.
 //!
 //! Clients give the same member several names and forms. Each name stands for one meaning wherever it is written, so that one
-//! table serves all clients. What a client alone decides, such as the unit of `timeout`, is its [`Dialect`].
+//! table serves all clients. A [`Dialect`] has the rest, such as the unit of `timeout`.
 //!
 //! Not here: what a member means in the configuration file (`config::import`).
 
@@ -25,10 +25,14 @@ const SPELLINGS: [(&str, &str); 9] = [
 const IGNORED: [&str; 2] = ["name", "source"];
 /// Members of which every entry has one.
 const TARGETS: [&str; 6] = ["command", "cmd", "url", "httpUrl", "serverUrl", "uri"];
+/// Those of them with a URL.
+const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "uri"];
+/// The member with the names of variables that a program gets.
+const PASSED: &str = "pass_env";
 /// Mappings in which some clients have all of an entry.
 const WRAPPERS: [&str; 2] = ["config", "transport"];
 
-/// What the client alone decides about its entries.
+/// The differences between clients that the names of members do not tell.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dialect {
     /// How an entry refers to a variable.
@@ -38,6 +42,9 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
+    /// The dialect of an unknown client.
+    pub(super) const UNKNOWN: Self = Self { reference: Reference::Unknown, timeout: TimeoutUnit::Unknown };
+
     pub(super) const fn of(client: &Client) -> Self {
         Self { reference: client.reference, timeout: client.timeout }
     }
@@ -90,7 +97,7 @@ impl Dialect {
                 }
             }
             // Variables of Codex that a program gets, and those whose values Goose keeps elsewhere.
-            ("env_vars", Json::List(items)) => result.push(("pass_env".to_owned(), names_of(items))),
+            ("env_vars", Json::List(items)) => result.push((PASSED.to_owned(), names_of(items))),
             ("env_keys", Json::List(items)) => add_keys(result, &items),
             (name, value) => add_member(result, name, value),
         }
@@ -105,15 +112,54 @@ impl Dialect {
     }
 }
 
+/// Adds the variables of this machine that a program of this entry gets, besides those that it names itself.
+pub(super) fn with_passed(server: &mut Json, passed: &[String]) -> bool {
+    let Json::Object(members) = server else { return false };
+    if URLS.iter().any(|url| member(members, url).is_some()) || member(members, "command").is_none() {
+        return false;
+    }
+    let own = match member(members, "env") {
+        Some(Json::Object(env)) => env.iter().map(|(name, _)| name.clone()).collect(),
+        _ => Vec::new(),
+    };
+    let mut named = match member(members, PASSED) {
+        Some(Json::List(items)) => items.clone(),
+        _ => Vec::new(),
+    };
+    let before = named.len();
+    for name in passed.iter().filter(|name| !own.contains(name)) {
+        let name = Json::Text(name.clone());
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    let is_more = named.len() > before;
+    if is_more {
+        members.retain(|(name, _)| name != PASSED);
+        members.push((PASSED.to_owned(), Json::List(named)));
+    }
+    is_more
+}
+
+/// Returns an entry without the variables that a program gets, which depend on the machine.
+pub(super) fn without_passed(server: &Json) -> Json {
+    let Json::Object(members) = server else { return server.clone() };
+    Json::Object(members.iter().filter(|(name, _)| name != PASSED).cloned().collect())
+}
+
 /// Whether `value` is the entry of a server.
 pub(super) fn is_entry(value: &Json) -> bool {
     let Json::Object(members) = value else { return false };
     TARGETS.iter().any(|target| member(members, target).is_some())
 }
 
+/// Whether a member of an entry is a mapping that has its target.
+pub(super) fn is_wrapper(name: &str, value: &Json) -> bool {
+    WRAPPERS.contains(&name) && is_entry(value)
+}
+
 /// The members of an entry, and those of a mapping in it that has its target.
 fn unwrapped(members: &Members) -> impl Iterator<Item = (&str, &Json)> {
-    let is_wrapper = |name: &str, value: &Json| WRAPPERS.contains(&name) && is_entry(value);
     members.iter().flat_map(move |(name, value)| match value {
         Json::Object(inner) if is_wrapper(name, value) => {
             inner.iter().map(|(name, value)| (name.as_str(), value)).collect()

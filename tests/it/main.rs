@@ -10,6 +10,7 @@ mod calls;
 mod cancelled_calls;
 mod changed_tools;
 mod chroma;
+mod client_files;
 mod client_secrets;
 mod config;
 mod credentials;

@@ -1,4 +1,4 @@
-//! What a program gets of its environment: variables of `env_file`, and those of this machine that an import names.
+//! The environment of a program: variables of `env_file`, and those of this machine that an import names.
 
 use std::fs;
 use std::path::Path;

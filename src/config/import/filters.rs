@@ -1,7 +1,7 @@
 //! The tools that a person allowed or switched off in a client, as `tools.allow` and `tools.deny`.
 //!
-//! Invariant: a tool that was switched off in the client is not offered. What only skips the question before a call
-//! (`alwaysAllow`, `autoApprove`, `trust`) is no filter.
+//! Invariant: a tool that was switched off in the client is not offered. Members that only skip the
+//! question before a call (`alwaysAllow`, `autoApprove`, `trust`) are no filters.
 //!
 //! Sources: the pages of the table of clients (`connect::clients`), read on 2026-11-28.
 
@@ -91,7 +91,7 @@ impl Filters {
         let Self { allow, deny } = self;
         let mut lines = String::new();
         if let Some(mut allow) = allow {
-            // What is in both is switched off.
+            // A tool in both lists is switched off.
             allow.retain(|name| !deny.contains(name));
             let _ = writeln!(lines, "      allow: {}", yaml::list(&allow));
         }
@@ -111,7 +111,7 @@ fn names(value: &Json) -> Option<Vec<String>> {
     }
 }
 
-/// A name as the configuration file has it. Gemini CLI may have arguments behind it.
+/// A name as the configuration file has it. In Gemini CLI, arguments may follow it.
 fn plain(name: &str) -> String {
     name.split('(').next().unwrap_or_default().replace('$', "$$")
 }

@@ -7,7 +7,7 @@
 
 mod rows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::document::{ServersPlace, Syntax};
 pub use rows::CLIENTS;
@@ -183,6 +183,14 @@ impl Client {
     /// Finds a client by its name on the command line.
     pub fn find(id: &str) -> Option<&'static Self> {
         CLIENTS.iter().find(|client| client.id == id)
+    }
+
+    /// Finds the client that keeps its servers in a file with this path, in any folder.
+    pub(super) fn of_path(path: &Path) -> Option<&'static Self> {
+        CLIENTS.iter().find(|client| {
+            let mut files = client.user.iter().map(|file| file.path).chain(client.project);
+            files.any(|known| path.ends_with(known))
+        })
     }
 
     /// Returns the file of a scope, if there is one on this system.

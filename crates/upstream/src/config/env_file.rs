@@ -1,6 +1,6 @@
 //! The variables of a program in a file (`env_file`), in the form that editors and container tools read: `NAME=value`.
 //!
-//! A value is what stands between the equals sign and the end of the line or ` #`. In single quotes it is literal; in double
+//! A value ends at the end of its line or at ` #`. In single quotes it is literal; in double
 //! quotes `\n`, `\r`, `\t`, `\"`, `\$` and `\\` are escapes; both may have several lines. `export ` before a name, blank
 //! lines and lines that begin with `#` are ignored. `$NAME` in a value is a text: the file may come from others, and no
 //! variable of Switchyard gets into it.
@@ -34,7 +34,8 @@ pub(super) fn read(setting: &Setting<'_>) -> Option<Variables> {
     let content = match regular_file::read(&path, MAX_BYTES) {
         Ok(content) => Zeroizing::new(content),
         Err(reason) => {
-            let hint = "a relative path begins at the folder of this file; remove `env_file` if it is not needed";
+            let hint =
+                "a relative path begins at the folder of this file; remove `env_file` if it is not needed";
             setting.problem(format!("the file cannot be read: {reason}"), Some(hint.into()));
             return None;
         }

@@ -212,7 +212,8 @@ impl Config {
             tools: own.tools,
             secrets: setting.secrets(),
             // The folder of the file does not count, so the same file on several machines gives the same servers.
-            source: with_files(setting.fingerprint(), &from_files).and(&format!("{all:?} {:?}", proxy.bytes())),
+            source: with_files(setting.fingerprint(), &from_files)
+                .and(&format!("{all:?} {:?}", proxy.bytes())),
             identity: transport::with_passed(with_files(identity, &from_files), &transport),
             transport,
         })
