@@ -70,7 +70,8 @@ async fn look_for_state(manager: &Manager) {
     let ready = manager.list_servers().into_iter().filter(|server| server.status.state == State::Ready);
     let legacy = ready.filter(|server| server.status.version.is_some_and(|version| !version.is_modern()));
     let names: Vec<_> = legacy.map(|server| server.config.name).collect();
-    let met = names.iter().map(|name| manager.attend(&Scope::All, &call, Some(name), WaitFor::Connection));
+    let met =
+        names.iter().map(|name| manager.open_session(&Scope::All, &call, Some(name), WaitFor::Connection));
     join_all(met).await;
 }
 

@@ -13,7 +13,7 @@ use protocol::meta::Sender;
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use upstream::config::{self, Config, Transport};
-use upstream::{Call, CallEvent, Inlet, Outlet, Owner};
+use upstream::{Call, CallEvent, EventReceiver, EventSender, Owner};
 
 use crate::support::asking::Asking;
 use crate::support::child;
@@ -100,14 +100,14 @@ impl Client<'_> {
         let sender = Sender { capabilities: Raw::of(&json!({"elicitation": {}})), ..Sender::gateway() };
         let call = Call::of_gateway("tools/call", Some(Raw::of(&params)));
         let call = Call { sender, era: Era::Legacy, owner: self.owner, wants_progress: true, ..call };
-        let (outlet, inlet) = Outlet::new(16);
+        let (event_sender, receiver) = EventSender::new(16);
         let call = async {
             let request = self.manager.tool_request(&Scope::All, "ask", call, None).await.expect("a tool");
-            let called = self.manager.call(&request, &outlet).await;
-            drop(outlet);
+            let called = self.manager.call(&request, &event_sender).await;
+            drop(event_sender);
             called.expect("answered").collect().await
         };
-        let (called, ()) = tokio::join!(call, self.listen(inlet, &nonce));
+        let (called, ()) = tokio::join!(call, self.listen(receiver, &nonce));
         let reply = called.expect("answered").body.expect("a result");
         let text: Value = serde_json::from_str(reply.as_str()).expect("JSON");
         let text = text["content"][0]["text"].as_str().expect("a text").to_owned();
@@ -121,8 +121,8 @@ impl Client<'_> {
     }
 
     /// Reads the messages during the call with `nonce`, and answers server requests.
-    async fn listen(&self, mut inlet: Inlet, nonce: &str) {
-        while let Some(said) = inlet.recv().await {
+    async fn listen(&self, mut receiver: EventReceiver, nonce: &str) {
+        while let Some(said) = receiver.recv().await {
             let named = |params: Option<&Raw>| params.and_then(|params| params.get_as::<String>("message"));
             match said {
                 CallEvent::Notice(notice) => {

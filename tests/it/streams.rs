@@ -251,7 +251,7 @@ async fn a_stream_cut_anywhere_in_a_call_is_read_on_with_nothing_lost_and_nothin
     expected.insert(10, "elicitation/create".into());
     expected.push("\"done\"".into());
     for cut in 1..=22 {
-        let begin = |running: &Received| (0..10).for_each(|number| running.outlet.offer(notice(number)));
+        let begin = |running: &Received| (0..10).for_each(|number| running.sender.offer(notice(number)));
         let (running, mut stream) = bench.begin(&call(cut), &session, begin).await;
         let (mut got, mut last) = (Vec::new(), String::new());
         // The first event has no message. After a part of the others, the connection is cut.
@@ -261,8 +261,8 @@ async fn a_stream_cut_anywhere_in_a_call_is_read_on_with_nothing_lost_and_nothin
             got.push(event.data);
         }
         drop(stream);
-        let asked = running.outlet.ask("elicitation/create".into(), Some(Raw::of(&json!({"message": "?"}))));
-        (10..20).for_each(|number| running.outlet.offer(notice(number)));
+        let asked = running.sender.ask("elicitation/create".into(), Some(Raw::of(&json!({"message": "?"}))));
+        (10..20).for_each(|number| running.sender.offer(notice(number)));
         // The resumed stream is cut again.
         let mut resumed = bench.resume(&session, &last).await;
         for _ in 0..cut.saturating_sub(11) {
@@ -294,7 +294,7 @@ async fn a_stream_cut_anywhere_in_a_call_is_read_on_with_nothing_lost_and_nothin
 async fn a_stream_of_somebody_else_and_one_that_never_was_cannot_be_read() {
     let mut bench = Bench::of(Version::V2025_11_25).await;
     let (mine, theirs) = (bench.session("2025-11-25").await, bench.session("2025-11-25").await);
-    let say = |running: &Received| running.outlet.offer(notice(1));
+    let say = |running: &Received| running.sender.offer(notice(1));
     let (running, mut stream) = bench.begin(&call(1), &[("mcp-session-id", &mine)], say).await;
     let last = stream.next().await.expect("an event").id.expect("an id");
     running.answer.send(Ok(result("secret"))).expect("wanted");
@@ -320,7 +320,7 @@ async fn a_lost_connection_is_no_cancel_in_the_legacy_era_a_thousand_times() {
         let session = [("mcp-session-id", id.as_str())];
         let mut open = Vec::new();
         for number in 0..100 {
-            let say = |running: &Received| running.outlet.offer(notice(1));
+            let say = |running: &Received| running.sender.offer(notice(1));
             let (running, mut stream) = bench.begin(&call(number), &session, say).await;
             let last = stream.next().await.expect("an event").id.expect("an id");
             open.push((running, last));
@@ -358,7 +358,7 @@ async fn a_lost_connection_is_a_cancel_in_the_modern_era_a_thousand_times() {
     for number in 0..1_000 {
         // Alternates between calls whose stream has begun and calls whose stream has not.
         let mut running = if number % 2 == 0 {
-            let say = |running: &Received| running.outlet.offer(progress());
+            let say = |running: &Received| running.sender.offer(progress());
             let (running, stream) = bench.begin(&body, &headers, say).await;
             drop(stream);
             running
@@ -396,9 +396,9 @@ async fn the_old_sse_carries_a_whole_session_and_ends_with_its_stream() {
     assert_eq!(say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await, 202);
     assert_eq!(say(&call(1)).await, 202);
     let running = bench.received().await;
-    running.outlet.offer(notice(1));
-    let asked = running.outlet.ask("roots/list".into(), None);
-    let refused = running.outlet.ask("elicitation/create".into(), None);
+    running.sender.offer(notice(1));
+    let asked = running.sender.ask("roots/list".into(), None);
+    let refused = running.sender.ask("elicitation/create".into(), None);
     assert_eq!(stream.message().await.expect("a notice")["method"], "notifications/message");
     let question = stream.message().await.expect("a question");
     assert_eq!((&question["method"], &question["id"]), (&json!("roots/list"), &json!(1)));
@@ -417,7 +417,7 @@ async fn the_old_sse_carries_a_whole_session_and_ends_with_its_stream() {
     // The stream is the session: when it ends, its calls and its address end too.
     assert_eq!(say(&call(3)).await, 202);
     let mut running = bench.received().await;
-    let asked = running.outlet.ask("roots/list".into(), None);
+    let asked = running.sender.ask("roots/list".into(), None);
     drop(stream);
     tokio::time::timeout(PATIENCE, running.answer.closed()).await.expect("the call is cancelled");
     assert!(asked.await.is_none());
@@ -468,18 +468,18 @@ async fn a_pipe_carries_both_eras_at_once_and_the_questions_of_the_older_one() {
     let meta = json!({"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}});
     say(&request(2, "tools/call", &json!({"name": "t", "_meta": meta}))).await;
     let modern = calls.recv().await.expect("another call");
-    let asked = legacy.outlet.ask("roots/list".into(), None);
+    let asked = legacy.sender.ask("roots/list".into(), None);
     assert_eq!(next().await, json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"}));
     modern.answer.send(Ok(result("new"))).expect("wanted");
     assert_eq!(next().await["result"]["resultType"], "complete");
     say(&json!({"jsonrpc": "2.0", "id": 1, "result": {"roots": []}})).await;
     assert!(asked.await.expect("an answer").is_ok());
     // The server withdraws one request, and one ends with its call.
-    let asked = legacy.outlet.ask("roots/list".into(), None);
+    let asked = legacy.sender.ask("roots/list".into(), None);
     let given_up = next().await;
     drop(asked);
     assert_eq!(next().await["params"]["requestId"], given_up["id"]);
-    let asked = legacy.outlet.ask("roots/list".into(), None);
+    let asked = legacy.sender.ask("roots/list".into(), None);
     let question = next().await;
     say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})).await;
     let cancelled = next().await;
@@ -516,9 +516,9 @@ async fn a_client_that_polls_is_let_go_when_its_server_lets_us_go_and_others_are
         let id = bench.session(version).await;
         let session = [("mcp-session-id", id.as_str())];
         let say = |running: &Received| {
-            running.outlet.offer(notice(1));
-            running.outlet.pause(Duration::from_millis(70));
-            running.outlet.offer(notice(2));
+            running.sender.offer(notice(1));
+            running.sender.pause(Duration::from_millis(70));
+            running.sender.offer(notice(2));
         };
         let (running, mut stream) = bench.begin(&call(1), &session, say).await;
         let first = stream.next().await.expect("an event");

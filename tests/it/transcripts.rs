@@ -44,7 +44,7 @@ use runtime::shutdown::Shutdown;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tower::ServiceExt;
 use upstream::connection::{Answer, RequestFuture};
-use upstream::{Call, Connection, Connector, Dialect, Event, Events, Outlet, ResponseBody, config};
+use upstream::{Call, Connection, Connector, Dialect, Event, EventSender, Events, ResponseBody, config};
 
 /// Time limit of one line of a transcript.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ pub struct Received {
     /// Receives messages that belong to no call.
     events: Events,
     /// Receives messages before the answer.
-    pub outlet: Outlet,
+    pub sender: EventSender,
     /// Receives the answer. It is closed when the call was cancelled.
     pub answer: oneshot::Sender<Reply>,
 }
@@ -82,7 +82,7 @@ impl Connection for Scripted {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
         let token = call.wants_progress.then(|| Raw::of(&7));
         let params = meta::dress(call.params.as_ref(), self.peer.era(), &call.sender, token.as_ref());
         async move {
@@ -97,7 +97,7 @@ impl Connection for Scripted {
                 method: call.method.to_string(),
                 params: params.map_or_else(String::new, |params| params.as_str().to_owned()),
                 events: self.events.lock().expect("no panic holds it").clone(),
-                outlet: outlet.clone(),
+                sender: event_sender.clone(),
                 answer,
             };
             self.received.send(received).expect("the player listens");
@@ -415,7 +415,7 @@ impl Player {
         let raw = Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON");
         if let (Some(method), params) = (raw.text("method"), raw.get("params")) {
             let received = self.pending.as_ref().expect("a call to answer");
-            received.outlet.offer(Notification { method: (&*method).into(), params });
+            received.sender.offer(Notification { method: (&*method).into(), params });
             return;
         }
         let reply = match (raw.get("result"), raw.get("error")) {
@@ -431,7 +431,7 @@ impl Player {
         let (method, params) = text.split_once(' ').unwrap_or((text, ""));
         let params = Raw::parse(&Bytes::copy_from_slice(params.as_bytes())).ok();
         let received = self.pending.as_ref().expect("a call to ask during");
-        self.asked.push_back(received.outlet.ask(method.into(), params));
+        self.asked.push_back(received.sender.ask(method.into(), params));
     }
 
     async fn expect_reply(&mut self, expected: &str) {

@@ -1,9 +1,7 @@
 //! `POST /call`: runs a tool.
 //!
-//! Not here: parsing the body (`body`), the form of the answer (`answer`), who may call (`operations`),
-//! everything between Switchyard and the server (`manager`).
-
-use std::sync::Arc;
+//! Not here: parsing the body (`body`), the form of the answer (`answer`), who may call (`operations`), routing and
+//! everything between Switchyard and the server (`gateway`).
 
 use axum::Extension;
 use axum::body::Body;
@@ -21,10 +19,13 @@ use super::openapi::CallProblems;
 use super::problem::Problem;
 use super::{Api, authorised, call_stream, json_bytes, view};
 use auth::{Action, Principal};
-use gateway::manager::Scope;
+use gateway::manager::{Called, Scope};
+use gateway::{Caller, Gateway};
+use json::Raw;
+use protocol::{Request, RequestId as MessageId, method};
 use runtime::memory::Account;
 use runtime::telemetry::RequestId;
-use upstream::{Affinity, CallSource};
+use upstream::{CallSource, EventSender};
 
 /// Run a tool
 ///
@@ -105,25 +106,61 @@ async fn answer(
     (headers, body): (&HeaderMap, &Bytes),
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let manager = &api.manager;
     let request = body::read(headers, body)?;
     if call_stream::is_wanted(headers) {
         return call_stream::begin(api, principal, (headers, request), id);
     }
-    let CallRequest { server, tool, arguments, timeout } = request;
-    let record = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
-    let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
-    if let Some(called) = api.gateway.login_called(principal, (&scope, &tool), host(headers)) {
-        let called = call_audit::noted(record, Ok(called))?;
-        return Ok(json_bytes(printed(&called, &tool, id, principal)?));
-    }
+    let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let caller = caller(principal, &request, id, None);
+    let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
+    let called = run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
+    let shown = result(&api.gateway, &caller, &called, id);
+    call_audit::ended(record, shown.as_ref().map(|_| &called));
+    Ok(json_bytes(shown?))
+}
+
+/// The client of the call `request`. With `capabilities`, it can answer the server requests that they declare.
+pub(super) fn caller(
+    principal: &Principal,
+    request: &CallRequest,
+    id: RequestId,
+    capabilities: Option<Raw>,
+) -> Caller {
+    let scope = request.server.as_deref().map_or(Scope::All, |server| Scope::Server(server.into()));
     let source = CallSource { request_id: Some(id), is_rest: true };
-    let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout, source).await;
-    let explained = |error| manager.snapshot().explained(principal, (&scope, &tool), error);
-    let called = call_audit::noted(record, called.map_err(explained))?;
-    let snapshot = manager.seen_by(Some(&Affinity::of_program(Arc::clone(principal.id()), None)));
+    Caller::of_program(principal.clone(), scope, capabilities).in_request(source)
+}
+
+/// Calls the tool of `request`. Messages of the server before its response go to `event_sender`. `host` is the `Host` of the
+/// request, for the URL of a login, and `meta` the `_meta` of the call.
+pub(super) async fn run(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: CallRequest,
+    host: Option<&str>,
+    meta: Option<&Raw>,
+    event_sender: &EventSender,
+) -> Called {
+    let CallRequest { tool, arguments, timeout, .. } = request;
+    if let Some(called) = gateway.login_called(&caller.principal, (&caller.scope, &tool), host) {
+        return called;
+    }
+    let params = Raw::object(&[("name", &Raw::of(&tool)), ("arguments", &arguments)]);
+    let params = Some(meta.map_or_else(|| params.clone(), |meta| params.with("_meta", meta)));
+    let request = Request { id: MessageId::from_u64(1), method: method::TOOLS_CALL.into(), params };
+    gateway.call_tool(caller, &request, timeout, event_sender).await
+}
+
+/// The result of `called` as its client gets it.
+pub(super) fn result(
+    gateway: &Gateway,
+    caller: &Caller,
+    called: &Called,
+    id: RequestId,
+) -> Result<Bytes, Problem> {
+    let snapshot = gateway.manager().seen_by(Some(&caller.affinity));
     let tool = view::tool_name(&snapshot, &called.server, &called.subject);
-    Ok(json_bytes(printed(&called, &tool, id, principal)?))
+    printed(called, &tool, id, &caller.principal)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use super::problem::Problem;
 use super::who;
 use auth::Principal;
-use gateway::manager::{self, Called};
+use gateway::manager::Called;
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, AuditRecord};
 
@@ -22,28 +22,17 @@ pub(super) fn begun(
     Ok(record)
 }
 
-/// Records the result of a call in `record`, if calls are logged.
-pub(super) fn noted(
-    record: Option<Box<AuditRecord>>,
-    called: Result<Called, manager::Error>,
-) -> Result<Called, Problem> {
-    let Some(mut record) = record else { return Ok(called?) };
-    if let Err(manager::Error::Upstream { server, .. } | manager::Error::ToolChanged { server, .. }) = &called
-    {
-        record.at(server);
-    }
-    let called = called.map_err(Problem::from);
-    ended(*record, called.as_ref());
-    called
-}
-
-/// Ends `record` with what the client gets.
-pub(super) fn ended(mut record: AuditRecord, called: Result<&Called, &Problem>) {
+/// Ends `record` with what the client gets, if calls are logged.
+pub(super) fn ended(record: Option<Box<AuditRecord>>, called: Result<&Called, &Problem>) {
+    let Some(mut record) = record else { return };
     match called {
         Ok(called) => {
             record.at(&called.server);
             record.answered(&called.reply);
         }
-        Err(problem) => record.ended(problem.code().to_string()),
+        Err(problem) => {
+            problem.server.iter().for_each(|server| record.at(server));
+            record.ended(problem.code().to_string());
+        }
     }
 }

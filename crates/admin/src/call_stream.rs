@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,27 +21,26 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, stream};
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
-use super::answer::{exhausted, printed};
+use super::answer::exhausted;
 use super::body::CallRequest;
-use super::call_audit;
 use super::call_questions::OpenCall;
 use super::call_stream_data::{Asked, Begun, Withdrawn};
 use super::login_urls::host;
 use super::problem::Problem;
-use super::{Api, view};
+use super::{Api, call, call_audit};
 use auth::Principal;
-use gateway::manager::{Called, Named, Scope};
+use gateway::manager::Called;
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::{Accept, ErrorCode, Notification, Request, RequestId as MessageId, meta, method};
+use protocol::{Accept, ErrorCode, Notification, meta, method};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
-use upstream::{CallEvent, CallSource, Inlet, Outlet, Question};
+use upstream::{CallEvent, EventReceiver, EventSender, Question};
 
 /// The most messages that wait for a slow client.
 const WAITING: usize = 64;
@@ -66,20 +64,18 @@ pub(super) fn begin(
     let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
-    let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
-    let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
-    let login = api.gateway.login_called(principal, (&scope, &request.tool), host(headers));
-    let source = CallSource { request_id: Some(id), is_rest: true };
-    let caller = Caller::of_program(principal.clone(), scope, Some(capabilities()));
-    let caller = Arc::new(caller.in_request(source));
-    let run = match login {
-        Some(answer) => ready(Ok(answer)).boxed(),
-        None => run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed(),
+    let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
+    let caller = Arc::new(call::caller(principal, &request, id, Some(capabilities())));
+    let (gateway, host) = (api.gateway.clone(), host(headers).map(str::to_owned));
+    let run = {
+        let (gateway, caller) = (gateway.clone(), Arc::clone(&caller));
+        let meta = Raw::of(&json!({meta::PROGRESS_TOKEN: 1}));
+        async move { call::run(&gateway, &caller, request, host.as_deref(), Some(&meta), &event_sender).await }
+            .boxed()
     };
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
-    let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);
-    let call = Running { ready, open, inlet, caller, account, gateway, run: Some(run), id, record };
+    let call = Running { ready, open, receiver, caller, account, gateway, run: Some(run), id, record };
     let events = stream::unfold(Box::new(call), |mut call| async move {
         let bytes = call.next().await?;
         Some((Ok::<_, Infallible>(bytes), call))
@@ -97,13 +93,13 @@ struct Running {
     /// Events that are sent next.
     ready: VecDeque<Bytes>,
     open: OpenCall,
-    inlet: Inlet,
+    receiver: EventReceiver,
     caller: Arc<Caller>,
     /// The payer for events that were not written yet.
     account: Account,
     gateway: Gateway,
     /// None once it has ended.
-    run: Option<BoxFuture<'static, Result<Called, Problem>>>,
+    run: Option<BoxFuture<'static, Called>>,
     id: RequestId,
     record: Option<Box<AuditRecord>>,
 }
@@ -118,7 +114,7 @@ impl Running {
             let run = self.run.as_mut()?;
             let ended = tokio::select! {
                 biased;
-                Some(said) = self.inlet.recv() => {
+                Some(said) = self.receiver.recv() => {
                     if let Some(event) = self.event_of(said) {
                         return Some(event);
                     }
@@ -127,7 +123,7 @@ impl Running {
                 id = withdrawn(&self.open) => {
                     return Some(event("question_withdrawn", Raw::of(&Withdrawn { id }).bytes()));
                 }
-                ended = AssertUnwindSafe(run).catch_unwind() => ended.unwrap_or_else(|_| Err(self.panicked())),
+                ended = AssertUnwindSafe(run).catch_unwind() => ended.map_err(|_| self.panicked()),
                 () = self.caller.principal.revoked() => Err(revoked()),
                 () = sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
             };
@@ -188,20 +184,16 @@ impl Running {
 
     /// Adds the last events, for what was said before the end also comes before it.
     fn end(&mut self, ended: Result<Called, Problem>) {
-        while let Ok(said) = self.inlet.try_recv() {
+        while let Ok(said) = self.receiver.try_recv() {
             if let CallEvent::Notice(notice) = said {
                 self.ready.extend(self.notice(notice));
             }
         }
         let ended = ended.and_then(|called| {
-            let snapshot = self.gateway.manager().seen_by(Some(&self.caller.affinity));
-            let tool = view::tool_name(&snapshot, &called.server, &called.subject);
-            let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
-            Ok((called, self.charged("result", &printed).map_err(exhausted)?))
+            let result = call::result(&self.gateway, &self.caller, &called, self.id)?;
+            Ok((called, self.charged("result", &result).map_err(exhausted)?))
         });
-        if let Some(record) = self.record.take() {
-            call_audit::ended(*record, ended.as_ref().map(|(called, _)| called));
-        }
+        call_audit::ended(self.record.take(), ended.as_ref().map(|(called, _)| called));
         let last = ended.map_or_else(|problem| self.failed(&problem), |(_, event)| event);
         self.ready.push_back(last);
     }
@@ -219,41 +211,8 @@ impl Running {
     }
 }
 
-/// Makes the call to its end.
-async fn run(
-    gateway: Gateway,
-    caller: Arc<Caller>,
-    CallRequest { tool, arguments, timeout: limit, .. }: CallRequest,
-    outlet: Outlet,
-) -> Result<Called, Problem> {
-    let begun = Instant::now();
-    let token = Raw::of(&json!({meta::PROGRESS_TOKEN: 1}));
-    let params = Raw::object(&[("name", &Raw::of(&tool)), ("arguments", &arguments), ("_meta", &token)]);
-    let request =
-        Request { id: MessageId::from_u64(1), method: method::TOOLS_CALL.into(), params: Some(params) };
-    let work = async {
-        gateway::collect(gateway.handle(&caller, &request, &outlet).await, caller.version.era()).await
-    };
-    let reply = match limit {
-        Some(limit) => timeout(limit, work).await.map_err(|_| timed_out(&tool, limit))?,
-        None => work.await,
-    };
-    let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, Named::Tool, &tool);
-    let (server, subject) = match route {
-        Ok(route) => (Arc::clone(&route.server), Arc::clone(&route.subject)),
-        // The tool left the list while it ran.
-        Err(_) => ("".into(), tool.into()),
-    };
-    Ok(Called { server, subject, reply, elapsed: begun.elapsed() })
-}
-
 async fn withdrawn(open: &OpenCall) -> u64 {
     std::future::poll_fn(|cx| open.poll_withdrawn(cx)).await
-}
-
-fn timed_out(tool: &str, limit: Duration) -> Problem {
-    let detail = format!("the call took longer than its timeout of {} s", limit.as_secs_f64());
-    Problem::new(ErrorCode::TimedOut, detail).with(|document| document.tool = Some(tool.to_owned()))
 }
 
 fn revoked() -> Problem {

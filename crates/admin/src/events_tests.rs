@@ -5,12 +5,17 @@ use std::sync::Arc;
 use axum::body::BodyDataStream;
 use axum::http::{Method, Request};
 use futures_util::StreamExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::fixture::{Gateway, request, server};
 use super::*;
 use auth::Role;
-use upstream::CallSource;
+use gateway::Caller;
+use gateway::manager::Scope;
+use json::Raw;
+use protocol::{RequestId as MessageId, method};
+use runtime::shutdown::Shutdown;
+use upstream::EventSender;
 
 /// Opens the stream of a superuser, and returns it after its head.
 async fn watching(gateway: &Gateway, query: &str) -> BodyDataStream {
@@ -21,13 +26,22 @@ async fn watching(gateway: &Gateway, query: &str) -> BodyDataStream {
     body
 }
 
+/// Calls a tool for `principal`.
+async fn call_as(gateway: &Gateway, principal: &str, arguments: Value) {
+    let caller = Caller::of_program(Principal::new(principal, Role::Caller), Scope::All, None);
+    let params = Raw::of(&json!({"name": "echo", "arguments": arguments}));
+    let request = protocol::Request {
+        id: MessageId::from_u64(1),
+        method: method::TOOLS_CALL.into(),
+        params: Some(params),
+    };
+    let served = gateway::Gateway::new(Arc::clone(&gateway.manager), Shutdown::new());
+    served.call_tool(&caller, &request, None, &EventSender::none()).await.reply.expect("a result");
+}
+
 /// Calls a tool.
 async fn call(gateway: &Gateway) {
-    let (scope, arguments) = (gateway::manager::Scope::All, json::Raw::empty_object());
-    let principal = "p".into();
-    let called =
-        gateway.manager.call_for(&principal, &scope, "echo", &arguments, None, CallSource::default());
-    called.await.expect("an answer");
+    call_as(gateway, "p", json!({})).await;
 }
 
 /// Reads what is sent until `end` begins, while two principals call a tool.
@@ -40,17 +54,8 @@ async fn seen_by(role: Role, query: &str) -> String {
     let mut body = response.into_body().into_data_stream();
     let mut text =
         String::from_utf8(body.next().await.expect("a piece").expect("bytes").to_vec()).expect("text");
-    for principal in ["somebody", "another"].map(Arc::from) {
-        let arguments = json::Raw::of(&serde_json::json!({"word": "s3cret"}));
-        let called = gateway.manager.call_for(
-            &principal,
-            &gateway::manager::Scope::All,
-            "echo",
-            &arguments,
-            None,
-            CallSource::default(),
-        );
-        let _ = called.await;
+    for principal in ["somebody", "another"] {
+        call_as(&gateway, principal, json!({"word": "s3cret"})).await;
     }
     while let Ok(Some(piece)) = tokio::time::timeout(Duration::from_secs(1), body.next()).await {
         text += std::str::from_utf8(&piece.expect("bytes")).expect("text");

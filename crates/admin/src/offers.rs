@@ -37,7 +37,7 @@ use protocol::feature::Kind;
 use protocol::openapi::JsonObject;
 use protocol::{ErrorCode, ErrorObject, Reply, Request, RequestId as MessageId, method};
 use runtime::telemetry::RequestId;
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// The longest URI and the longest name of a prompt, in bytes.
 const MAX_NAME: usize = 8192;
@@ -257,7 +257,7 @@ async fn ask(
     let record = call_audit::begun((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
     let caller = Caller::of_program(principal.clone(), Scope::All, None);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
-    let reply = api.gateway.handle(&caller, &request, &Outlet::unread()).await;
+    let reply = api.gateway.handle(&caller, &request, &EventSender::unread()).await;
     let reply = collect(reply, caller.version.era()).await;
     if let Some(record) = record {
         record.answered(&reply);

@@ -16,7 +16,7 @@ use protocol::caching::Caching;
 use protocol::lifecycle::Peer;
 use protocol::{Era, Notification, Reply, Version, method};
 use upstream::api::{
-    Call, Connection, Connector, Dialect, Error, Events, Offer, Outlet, RequestFuture, ResponseBody,
+    Call, Connection, Connector, Dialect, Error, EventSender, Events, Offer, RequestFuture, ResponseBody,
 };
 
 /// Member of `subscriptions/listen` with the URIs of resources.
@@ -99,9 +99,9 @@ impl<B: Builtin> InProcessConnection<B> {
         Self { builtin, peer }
     }
 
-    async fn answer(&self, call: &Call, outlet: &Outlet) -> Result<Reply, Error> {
+    async fn answer(&self, call: &Call, event_sender: &EventSender) -> Result<Reply, Error> {
         match call.method.as_str() {
-            method::TOOLS_CALL => self.call(call.params.as_ref(), &Report::of(call, outlet)).await,
+            method::TOOLS_CALL => self.call(call.params.as_ref(), &Report::of(call, event_sender)).await,
             method::TOOLS_LIST => Ok(Ok(list("tools", &self.builtin.tools()))),
             // Here the request only checks health. The layers above have the description from `peer`.
             method::DISCOVER => self.builtin.health().await.map(|()| Ok(Raw::empty_object())),
@@ -109,20 +109,20 @@ impl<B: Builtin> InProcessConnection<B> {
                 Ok(Ok(list("resources", &all)))
             }
             method::RESOURCES_READ => match call.params.as_ref().and_then(|params| params.text("uri")) {
-                Some(uri) => self.builtin.read(&uri, &Report::of(call, outlet)).await,
+                Some(uri) => self.builtin.read(&uri, &Report::of(call, event_sender)).await,
                 None => Ok(Err(no_text(
                     "uri",
                     call.params.as_ref().and_then(|params| params.get("uri")).as_ref(),
                 ))),
             },
-            method::SUBSCRIPTIONS_LISTEN => self.listen(call.params.as_ref(), outlet).await,
+            method::SUBSCRIPTIONS_LISTEN => self.listen(call.params.as_ref(), event_sender).await,
             other => Ok(Err(no_method(other))),
         }
     }
 
     /// Acknowledges the notifications that the built-in sends, and stays open. The notifications come as
     /// events.
-    async fn listen(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
+    async fn listen(&self, params: Option<&Raw>, event_sender: &EventSender) -> Result<Reply, Error> {
         let requested =
             params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
         let mut uris: Vec<String> = requested.get_as(RESOURCES).unwrap_or_default();
@@ -131,7 +131,9 @@ impl<B: Builtin> InProcessConnection<B> {
         // No built-in has tasks.
         let honoured = requested.edit(&[(RESOURCES, uris.as_ref()), ("taskIds", None)]);
         let params = Some(Raw::object(&[("notifications", &honoured)]));
-        outlet.deliver(Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(), params }).await;
+        event_sender
+            .deliver(Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(), params })
+            .await;
         std::future::pending().await
     }
 
@@ -150,8 +152,8 @@ impl<B: Builtin> Connection for InProcessConnection<B> {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
-        self.answer(call, outlet).map_ok(ResponseBody::Buffered).boxed()
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
+        self.answer(call, event_sender).map_ok(ResponseBody::Buffered).boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use json::{Part, Raw};
 use protocol::{Method, Notification, method};
-use upstream::api::{Affinity, Call, Outlet};
+use upstream::api::{Affinity, Call, EventSender};
 
 /// Sends notifications to the client of a call. Clones share the call. After the call has ended,
 /// notifications are dropped.
 #[derive(Debug, Clone)]
 pub struct Report {
-    outlet: Outlet,
+    event_sender: EventSender,
     wants_progress: bool,
     affinity: Option<Affinity>,
     /// The parameters of the call.
@@ -35,10 +35,10 @@ struct Params<'a> {
 }
 
 impl Report {
-    /// Reports through `outlet`. `wants_progress`: the client asked for progress.
-    pub fn new(outlet: &Outlet, wants_progress: bool) -> Self {
+    /// Reports through `event_sender`. `wants_progress`: the client asked for progress.
+    pub fn new(event_sender: &EventSender, wants_progress: bool) -> Self {
         Self {
-            outlet: outlet.clone(),
+            event_sender: event_sender.clone(),
             wants_progress,
             affinity: None,
             params: None,
@@ -47,19 +47,19 @@ impl Report {
         }
     }
 
-    /// Reports to the client of `call`, through `outlet`.
-    pub(super) fn of(call: &Call, outlet: &Outlet) -> Self {
+    /// Reports to the client of `call`, through `event_sender`.
+    pub(super) fn of(call: &Call, event_sender: &EventSender) -> Self {
         Self {
             affinity: call.affinity.clone(),
             params: call.params.clone(),
             can_list_roots: call.sender.capabilities.part("roots").is_some_and(Part::is_object),
-            ..Self::new(outlet, call.wants_progress)
+            ..Self::new(event_sender, call.wants_progress)
         }
     }
 
     /// Makes a report without a receiver.
     pub fn none() -> Self {
-        Self::new(&Outlet::none(), false)
+        Self::new(&EventSender::none(), false)
     }
 
     /// Whether the client asked for progress.
@@ -109,7 +109,7 @@ impl Report {
         if self.wants_progress {
             let params = Raw::of(&Params { progress_token: 0, progress, total, message });
             let method = Method::constant(method::PROGRESS);
-            self.outlet.offer(Notification { method, params: Some(params) });
+            self.event_sender.offer(Notification { method, params: Some(params) });
         }
     }
 }

@@ -19,7 +19,7 @@ use protocol::{Reply, method};
 use runtime::shutdown::Shutdown;
 use settings::{Node, Problems, Setting};
 use upstream::api::{
-    BuiltinKind, BuiltinOptions, Call, Connector, Defaults, Dialect, Error, Events, Kinds, Outlet,
+    BuiltinKind, BuiltinOptions, Call, Connector, Defaults, Dialect, Error, EventSender, Events, Kinds,
     ServerContext,
 };
 use upstream::config::{Config, Transport};
@@ -161,7 +161,7 @@ async fn it_is_reached_like_any_other_server() {
         Call::of_gateway(method::TOOLS_CALL, Some(params))
     };
     let ask = async |params: &str| {
-        let body = connection.request(&call(params), &Outlet::none()).await.expect("no fault");
+        let body = connection.request(&call(params), &EventSender::none()).await.expect("no fault");
         body.collect().await.expect("no fault")
     };
     let counted = ask(r#"{"name":"count_words","arguments":{"text":"a bc def","least_letters":2}}"#).await;

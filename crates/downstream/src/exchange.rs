@@ -34,7 +34,7 @@ use runtime::memory::Account;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{self, untrusted};
 use runtime::worker::WorkBudget;
-use upstream::{CallEvent, CallSource, Inlet, Outlet, ResponseBody, ResponseStream};
+use upstream::{CallEvent, CallSource, EventReceiver, EventSender, ResponseBody, ResponseStream};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -51,10 +51,10 @@ pub struct Exchange {
     id: RequestId,
     named: Named,
     token: Option<Raw>,
-    inlet: Inlet,
+    receiver: EventReceiver,
     /// Keeps the inlet open, because the end of the call comes with its answer.
     #[allow(dead_code)] // held for its drop
-    outlet: Outlet,
+    event_sender: EventSender,
     /// The books of what its client is asked; none where it cannot be.
     questions: Option<Arc<Questions>>,
     /// Server requests that the client was sent during this call and has not answered.
@@ -90,9 +90,10 @@ enum AnswerState {
 impl Exchange {
     /// Answers `request`, which came in the HTTP request `named`, for as long as the exchange is kept.
     pub(crate) fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
-        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(Some(caller.principal.id())));
+        let (event_sender, receiver) =
+            EventSender::paid_by(NOTICES, Account::of(Some(caller.principal.id())));
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
-        let (answering, asker, telling) = (gateway.clone(), caller.clone(), outlet.clone());
+        let (answering, asker, telling) = (gateway.clone(), caller.clone(), event_sender.clone());
         let answer = async move { Some(answer(&answering, &asker, (&request, named), &telling).await) };
         Self {
             gateway: gateway.clone(),
@@ -100,8 +101,8 @@ impl Exchange {
             id,
             named,
             token,
-            inlet,
-            outlet,
+            receiver,
+            event_sender,
             questions: None,
             asked: Vec::new(),
             answer: AnswerState::Pending(answer.boxed()),
@@ -259,7 +260,7 @@ impl Exchange {
                 AnswerState::Pending(answer) => {
                     tokio::select! {
                         biased;
-                        Some(said) = self.inlet.recv() => {
+                        Some(said) = self.receiver.recv() => {
                             self.work.charge(PRINTED);
                             if let CallEvent::Pause(pause) = said {
                                 return Some(Step::Pause(pause));
@@ -274,7 +275,7 @@ impl Exchange {
                 }
                 AnswerState::Ready(_) => {
                     // Messages that were sent before the answer arrive before it.
-                    while let Ok(said) = self.inlet.try_recv() {
+                    while let Ok(said) = self.receiver.try_recv() {
                         self.work.charge(PRINTED);
                         if let CallEvent::Notice(_) = said
                             && let Some(message) = self.passed(said)
@@ -362,7 +363,7 @@ async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     (request, named): (&Request, Named),
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> ResponseBody {
     let span = span(caller, request, named);
     let work = async {
@@ -375,7 +376,7 @@ async fn answer(
             .live_events()
             .is_watched()
             .then(|| caller.clone().in_request(CallSource { request_id: named, is_rest: false }));
-        let received = gateway.handle(watched.as_ref().unwrap_or(caller), request, outlet).await;
+        let received = gateway.handle(watched.as_ref().unwrap_or(caller), request, event_sender).await;
         // It does not matter if a server made it, the cache, or an edit on the way.
         let charged = received.charged(Some(caller.principal.id()));
         let mut received =

@@ -12,7 +12,7 @@ use super::questions::{OpenQuestion, Questions};
 use gateway::{Caller, Gateway, era};
 use protocol::Message;
 use runtime::memory::Account;
-use upstream::{CallEvent, Inlet, Outlet, OutletLoan, Question};
+use upstream::{CallEvent, EventReceiver, EventSender, Question, SenderLoan};
 
 /// Server requests that may wait for a slow reader.
 const WAITING: usize = 16;
@@ -22,22 +22,23 @@ pub(super) struct OutsideCalls {
     gateway: Gateway,
     caller: Arc<Caller>,
     questions: Arc<Questions>,
-    inlet: Inlet,
+    receiver: EventReceiver,
     asked: Vec<OpenQuestion>,
     /// So that the inlet does not end.
     #[allow(dead_code)] // held for its drop
-    outlet: Outlet,
+    event_sender: EventSender,
     #[allow(dead_code)] // held for its drop
-    loan: Option<OutletLoan>,
+    loan: Option<SenderLoan>,
 }
 
 impl OutsideCalls {
     /// Those of `caller`, for as long as this is kept.
     pub(super) fn of(gateway: &Gateway, caller: &Arc<Caller>, questions: &Arc<Questions>) -> Self {
-        let (outlet, inlet) = Outlet::paid_by(WAITING, Account::of(Some(caller.principal.id())));
-        let loan = gateway.lend(caller, &outlet);
+        let (event_sender, receiver) =
+            EventSender::paid_by(WAITING, Account::of(Some(caller.principal.id())));
+        let loan = gateway.lend(caller, &event_sender);
         let (gateway, caller, questions) = (gateway.clone(), Arc::clone(caller), Arc::clone(questions));
-        Self { gateway, caller, questions, inlet, asked: Vec::new(), outlet, loan }
+        Self { gateway, caller, questions, receiver, asked: Vec::new(), event_sender, loan }
     }
 
     /// The next message for the client. Dropping the future loses nothing.
@@ -45,7 +46,7 @@ impl OutsideCalls {
         loop {
             tokio::select! {
                 biased;
-                Some(said) = self.inlet.recv() => {
+                Some(said) = self.receiver.recv() => {
                     if let CallEvent::Question(question) = said
                         && let Some(request) = self.ask(question)
                     {

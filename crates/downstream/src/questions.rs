@@ -172,12 +172,12 @@ mod tests {
     use super::*;
     use protocol::Reply;
     use upstream::connection::Answer;
-    use upstream::{CallEvent, Outlet};
+    use upstream::{CallEvent, EventSender};
 
     async fn question() -> (Question, Answer) {
-        let (outlet, mut inlet) = Outlet::new(1);
-        let answer = outlet.ask("roots/list".into(), None);
-        match inlet.recv().await {
+        let (event_sender, mut receiver) = EventSender::new(1);
+        let answer = event_sender.ask("roots/list".into(), None);
+        match receiver.recv().await {
             Some(CallEvent::Question(question)) => (question, answer),
             other => panic!("{other:?}"),
         }

@@ -134,9 +134,9 @@ async fn a_reader_that_is_gone_costs_a_bounded_amount_and_the_answer_is_not_lost
 async fn a_question_stays_as_long_as_it_is_open() {
     let replay = replay();
     let log = replay.open();
-    let (outlet, mut inlet) = upstream::Outlet::new(1);
-    let _answer = outlet.ask("roots/list".into(), None);
-    let Some(upstream::CallEvent::Question(question)) = inlet.recv().await else { panic!("a question") };
+    let (event_sender, mut receiver) = upstream::EventSender::new(1);
+    let _answer = event_sender.ask("roots/list".into(), None);
+    let Some(upstream::CallEvent::Question(question)) = receiver.recv().await else { panic!("a question") };
     let (asked, request) = replay.questions.ask(question).expect("room");
     let closed = Request { id: RequestId::from_u64(99), method: "roots/list".into(), params: None };
     log.push(&request);

@@ -43,6 +43,8 @@ pub struct Caller {
     source: CallSource,
     /// Headers that repeat parameters, if its era and its transport have them.
     pub(super) param_headers: Option<ParamHeaders>,
+    /// Whether it reads responses of both eras as their servers sent them, and can answer no server request.
+    pub(super) reads_both_eras: bool,
 }
 
 impl Caller {
@@ -69,6 +71,7 @@ impl Caller {
             affinity,
             source: CallSource::default(),
             param_headers: None,
+            reads_both_eras: false,
         }
     }
 
@@ -97,19 +100,25 @@ impl Caller {
             affinity: Affinity::session(),
             source: CallSource::default(),
             param_headers: None,
+            reads_both_eras: false,
         }
     }
 
-    /// Makes the caller of a REST request, which can answer the server requests that `capabilities` declare while
-    /// the request runs. It has no session, so its private connections belong to its principal.
+    /// Makes the caller of a REST request. If it has `capabilities`, it can answer the server requests that they declare
+    /// while the request runs. It has no session, so its private connections belong to its principal.
     pub fn of_program(principal: Principal, scope: Scope, capabilities: Option<Raw>) -> Self {
         let affinity = Affinity::of_program(principal.id().clone(), capabilities.as_ref());
+        let reads_both_eras = capabilities.is_none();
+        let (version, log_level) = match reads_both_eras {
+            true => (Version::NEWEST_MODERN, None),
+            // Server requests of the modern era would end the call.
+            false => (Version::V2025_11_25, Some(LogLevel::Info)),
+        };
         let capabilities = capabilities.unwrap_or_else(Raw::empty_object);
-        let sender =
-            Sender { capabilities, info: implementation::own_info(), log_level: Some(LogLevel::Info) };
+        let sender = Sender { capabilities, info: implementation::own_info(), log_level };
         Self {
             principal,
-            version: Version::V2025_11_25,
+            version,
             sender,
             scope,
             names_no_level: false,
@@ -118,6 +127,7 @@ impl Caller {
             affinity,
             source: CallSource::default(),
             param_headers: None,
+            reads_both_eras,
         }
     }
 
@@ -126,7 +136,7 @@ impl Caller {
         let account = Account::Principal(Arc::clone(self.principal.id()));
         let keep = |text: Raw| match text.bytes().len() {
             ..SMALL_DESCRIPTION => Ok(text),
-            _ => text.kept(|bytes| Charge::open(account.clone(), ChargeKind::Request).hold(bytes)),
+            _ => text.try_map_bytes(|bytes| Charge::open(account.clone(), ChargeKind::Request).hold(bytes)),
         };
         let Sender { capabilities, info, log_level } = self.sender;
         let sender = Sender { capabilities: keep(capabilities)?, info: keep(info)?, log_level };

@@ -8,7 +8,7 @@ use crate::{params, unlisted};
 use auth::Action;
 use json::Raw;
 use protocol::{ErrorObject, Reply, method};
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// The required form of `ref`.
 const REFERENCE: &str = "an object with type, and name or uri";
@@ -18,7 +18,7 @@ pub(super) async fn complete(
     gateway: &Gateway,
     caller: &Caller,
     params: Option<&Raw>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Reply {
     if !caller.principal.may(Action::Read) {
         return Err(error::forbidden("complete arguments"));
@@ -28,14 +28,14 @@ pub(super) async fn complete(
     let reference = reference(params)?;
     let call = caller.call(method::COMPLETE, params);
     let find = || gateway.manager.completion_requests(caller.viewer(), &reference, &call);
-    let mut found = gateway.found(caller, find, only_server, outlet).await;
+    let mut found = gateway.found(caller, find, only_server, event_sender).await;
     if let (Err(Error::NameNotFound { .. }), Reference::Prompt(name)) = (&found, &reference)
         && let Some(unlisted) = unlisted::request(&gateway.manager, caller, name, call)
     {
         found = unlisted.map(|request| vec![request]);
     }
     let requests = found.map_err(|failure| refused(caller, &failure))?;
-    first(gateway, caller, requests, outlet).await.map(|(_, result)| result)
+    first(gateway, caller, requests, event_sender).await.map(|(_, result)| result)
 }
 
 fn reference(params: &Raw) -> Result<Reference, ErrorObject> {

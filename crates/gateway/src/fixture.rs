@@ -13,7 +13,7 @@ use json::Raw;
 use protocol::{Reply, Request, RequestId, Version};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Fake};
-use upstream::{Inlet, Outlet};
+use upstream::{EventReceiver, EventSender};
 
 /// Parses a JSON value.
 pub(super) fn raw(text: &str) -> Raw {
@@ -53,7 +53,7 @@ impl Scene {
         &self,
         caller: &Caller,
         more: &[(&str, &str)],
-    ) -> (impl Future<Output = Reply> + Send + 'static, Inlet) {
+    ) -> (impl Future<Output = Reply> + Send + 'static, EventReceiver) {
         let mut params = raw(r#"{"name":"echo","arguments":{"a":1}}"#);
         for (name, value) in more {
             params = params.with(name, &raw(value));
@@ -63,9 +63,9 @@ impl Scene {
 
     /// Makes a request without reading messages before the response.
     pub(super) async fn request(&self, caller: &Caller, method: &str, params: &str) -> Reply {
-        let (answer, inlet) = self.request_heard(caller, method, raw(params));
+        let (answer, receiver) = self.request_heard(caller, method, raw(params));
         let reply = answer.await;
-        drop(inlet);
+        drop(receiver);
         reply
     }
 
@@ -75,22 +75,22 @@ impl Scene {
         caller: &Caller,
         method: &str,
         params: Raw,
-    ) -> (impl Future<Output = Reply> + Send + 'static, Inlet) {
+    ) -> (impl Future<Output = Reply> + Send + 'static, EventReceiver) {
         let id = RequestId::from_raw(raw("1")).expect("an id");
         let request = Request { id, method: method.into(), params: Some(params) };
         let (gateway, caller) = (self.gateway.clone(), caller.clone());
-        let (outlet, inlet) = Outlet::new(16);
+        let (event_sender, receiver) = EventSender::new(16);
         let reply = async move {
-            crate::collect(gateway.handle(&caller, &request, &outlet).await, caller.version.era()).await
+            crate::collect(gateway.handle(&caller, &request, &event_sender).await, caller.version.era()).await
         };
-        (reply.boxed(), inlet)
+        (reply.boxed(), receiver)
     }
 
     /// Calls the tool `echo` without reading messages before the response.
     pub(super) async fn call(&self, caller: &Caller, more: &[(&str, &str)]) -> Reply {
-        let (answer, inlet) = self.call_heard(caller, more);
+        let (answer, receiver) = self.call_heard(caller, more);
         let reply = answer.await;
-        drop(inlet);
+        drop(receiver);
         reply
     }
 

@@ -53,7 +53,7 @@ use json::Raw;
 use protocol::feature::{Kind, Lists};
 use protocol::{Closed, Era, ErrorCode, ErrorObject, Reply, Request, method};
 use runtime::shutdown::Shutdown;
-use upstream::{Outlet, ResponseBody};
+use upstream::{EventSender, ResponseBody};
 
 /// The gateway for all clients: the manager, and the signal that ends long responses. Clones share its state.
 #[derive(Clone)]
@@ -159,13 +159,18 @@ impl Gateway {
 
     /// Answers one request. A large result that no code here reads may still be arriving. Dropping the future
     /// cancels the request at its server.
-    pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
+    pub async fn handle(
+        &self,
+        caller: &Caller,
+        request: &Request,
+        event_sender: &EventSender,
+    ) -> ResponseBody {
         let has_logins = self.manager.has_logins();
         if has_logins && login_elicitation::may_repeat(caller, request) {
             // Boxed: it is large, and rarely needed.
-            return Box::pin(self.handle_repeated(caller, request, outlet)).await;
+            return Box::pin(self.handle_repeated(caller, request, event_sender)).await;
         }
-        match self.answer(caller, request, outlet).await {
+        match self.answer(caller, request, event_sender).await {
             ResponseBody::Buffered(Err(refusal)) if has_logins => {
                 ResponseBody::Buffered(self.with_login(caller, request, (refusal, 0)))
             }
@@ -173,21 +178,21 @@ impl Gateway {
         }
     }
 
-    async fn answer(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
+    async fn answer(&self, caller: &Caller, request: &Request, event_sender: &EventSender) -> ResponseBody {
         let params = request.params.as_ref();
         let row = row(&request.method, caller);
-        if self.manager.has_to_attend(caller.viewer()) {
+        if self.manager.needs_own_session(caller.viewer()) {
             // Boxed: it is large, and each client waits once.
-            Box::pin(self.attend(caller, row, outlet)).await;
+            Box::pin(self.open_session(caller, row, event_sender)).await;
         }
         let answered = match (logging::check(caller, params), row) {
-            (Ok(()), Some(Row::CallTool)) => tools::call(self, caller, params, outlet).await,
+            (Ok(()), Some(Row::CallTool)) => tools::call(self, caller, params, event_sender).await,
             // Boxed, so that a call of a tool, the most frequent request, does not carry the room for it.
-            (Ok(()), Some(row)) => Box::pin(self.do_row(row, caller, request, outlet))
+            (Ok(()), Some(row)) => Box::pin(self.do_row(row, caller, request, event_sender))
                 .await
                 .map(|result| ResponseBody::Buffered(Ok(result))),
             // Boxed: it is large, and rarely needed.
-            (Ok(()), None) => Box::pin(unlisted::answer(self, caller, request, outlet))
+            (Ok(()), None) => Box::pin(unlisted::answer(self, caller, request, event_sender))
                 .await
                 .unwrap_or_else(|| Err(unknown_method(&request.method, caller))),
             (Err(refusal), _) => Err(refusal),
@@ -204,34 +209,40 @@ impl Gateway {
         else {
             return None;
         };
-        if self.manager.has_to_attend(caller.viewer()) {
+        if self.manager.needs_own_session(caller.viewer()) {
             return None;
         }
         logging::check(caller, params).ok()?;
         lists::at_once(&self.manager, caller, kind, params)
     }
 
-    async fn do_row(&self, row: Row, caller: &Caller, request: &Request, outlet: &Outlet) -> Reply {
+    async fn do_row(
+        &self,
+        row: Row,
+        caller: &Caller,
+        request: &Request,
+        event_sender: &EventSender,
+    ) -> Reply {
         let params = request.params.as_ref();
         match row {
             Row::Initialize => Ok(self.initialize(caller)),
             Row::Discover => lifecycle::discover(self, caller),
             Row::Ping => Ok(Raw::empty_object()),
-            Row::List(Kind::Skills) => skills::list(&self.manager, caller, params, outlet).await,
-            Row::GetSkill => skills::get(self, caller, params, outlet).await,
-            Row::ReadDirectory => skills::read_directory(self, caller, params, outlet).await,
-            Row::List(kind) => lists::list(&self.manager, caller, (kind, params), outlet).await,
+            Row::List(Kind::Skills) => skills::list(&self.manager, caller, params, event_sender).await,
+            Row::GetSkill => skills::get(self, caller, params, event_sender).await,
+            Row::ReadDirectory => skills::read_directory(self, caller, params, event_sender).await,
+            Row::List(kind) => lists::list(&self.manager, caller, (kind, params), event_sender).await,
             Row::CallTool => {
-                collect(tools::call(self, caller, params, outlet).await?, caller.version.era()).await
+                collect(tools::call(self, caller, params, event_sender).await?, caller.version.era()).await
             }
-            Row::GetPrompt => prompts::get(self, caller, params, outlet).await,
-            Row::ReadResource => resources::read(self, caller, params, outlet).await,
-            Row::Complete => completion::complete(self, caller, params, outlet).await,
-            Row::Listen => subscriptions::listen(self, caller, (&request.id, params), outlet).await,
+            Row::GetPrompt => prompts::get(self, caller, params, event_sender).await,
+            Row::ReadResource => resources::read(self, caller, params, event_sender).await,
+            Row::Complete => completion::complete(self, caller, params, event_sender).await,
+            Row::Listen => subscriptions::listen(self, caller, (&request.id, params), event_sender).await,
             Row::Subscribe => subscriptions::subscribe(self, caller, params).await,
             Row::Unsubscribe => subscriptions::unsubscribe(caller, params),
             Row::SetLevel => logging::set_level(&self.manager, caller, params).await,
-            Row::Task(name) => tasks::handle(self, caller, name, params, outlet).await,
+            Row::Task(name) => tasks::handle(self, caller, name, params, event_sender).await,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::manager::{Manager, Snapshot};
 use json::Raw;
 use protocol::feature::Kind;
 use protocol::{Closed, ErrorObject, Reply};
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// Prefix of a cursor, before the key.
 const AFTER: &str = "after:";
@@ -26,13 +26,13 @@ pub(super) async fn list(
     manager: &Manager,
     caller: &Caller,
     (kind, params): (Kind, Option<&Raw>),
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Reply {
     manager.listable(&caller.scope).await;
     manager.refresh(caller.viewer()).await;
     let snapshot = manager.seen_by(Some(&caller.affinity));
     if let Some(line) = absence::line(&snapshot, caller) {
-        outlet.deliver(line).await;
+        event_sender.deliver(line).await;
     }
     Ok(page(manager, &snapshot, caller, (kind, params))?.result())
 }

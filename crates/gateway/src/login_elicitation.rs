@@ -28,7 +28,7 @@ use crate::{login_tool, questions};
 use auth::Principal;
 use json::Raw;
 use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Reply, Request, Version, method};
-use upstream::{Outlet, ResponseBody};
+use upstream::{EventSender, ResponseBody};
 
 /// How often one call asks for the same login.
 const MAX_ROUNDS: u8 = 10;
@@ -89,14 +89,14 @@ impl Gateway {
         &self,
         caller: &Caller,
         request: &Request,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> ResponseBody {
         let repeated = self.repeated(caller, request).await;
         let (request, round) = match &repeated {
             Some(repeated) => (&repeated.request, repeated.round),
             None => (request, 0),
         };
-        match self.answer(caller, request, outlet).await {
+        match self.answer(caller, request, event_sender).await {
             ResponseBody::Buffered(Err(refusal)) => {
                 ResponseBody::Buffered(self.with_login(caller, request, (refusal, round)))
             }
@@ -230,7 +230,7 @@ impl Gateway {
             };
             if done {
                 let params = Raw::empty_object().with("elicitationId", &Raw::of(&id));
-                affinity.tell(Notification { method: COMPLETE.into(), params: Some(params) });
+                affinity.notify(Notification { method: COMPLETE.into(), params: Some(params) });
             }
         });
     }

@@ -12,14 +12,14 @@ use super::{Gateway, Row, unlisted};
 use crate::manager::{Error, RoutedRequest, Scope};
 use json::Raw;
 use protocol::method;
-use upstream::{Call, Outlet, OutletLoan, WaitFor};
+use upstream::{Call, EventSender, SenderLoan, WaitFor};
 
 impl Gateway {
     /// Opens the connections of `caller` to servers where its principal logs in, before the request `row`.
-    pub(super) async fn attend(&self, caller: &Caller, row: Option<Row>, outlet: &Outlet) {
+    pub(super) async fn open_session(&self, caller: &Caller, row: Option<Row>, event_sender: &EventSender) {
         let is_own = matches!(row, Some(Row::Initialize | Row::Discover | Row::Ping | Row::SetLevel));
         if !is_own && !matches!(row, None | Some(Row::Unsubscribe | Row::Task(_))) {
-            let _loan = self.lend(caller, outlet);
+            let _loan = self.lend(caller, event_sender);
             let is_list = matches!(row, Some(Row::List(_)));
             self.connect(caller, None, if is_list { WaitFor::Lists } else { WaitFor::Connection }).await;
         }
@@ -27,13 +27,13 @@ impl Gateway {
 
     /// Opens the connection of `caller` to `server`, if the next request needs one of its own. Returns whether that was to
     /// be done, so that the server may have listed something else for this client.
-    pub(super) async fn open(&self, caller: &Caller, server: &str, outlet: &Outlet) -> bool {
+    pub(super) async fn open(&self, caller: &Caller, server: &str, event_sender: &EventSender) -> bool {
         let to_open = self.manager.to_open(&caller.affinity, caller.capabilities(), server);
         let Some(upstream) = to_open else { return false };
         // Boxed: it is large, and each client waits once.
         Box::pin(async {
             upstream.decide().await;
-            let _loan = self.lend(caller, outlet);
+            let _loan = self.lend(caller, event_sender);
             self.connect(caller, Some(server), WaitFor::Connection).await;
         })
         .await;
@@ -47,10 +47,10 @@ impl Gateway {
         caller: &Caller,
         (method, name, params): (&'static str, &str, &Raw),
         route: impl Fn(Box<Call>) -> Route,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> Result<RoutedRequest, Error> {
         let find = || route(caller.call(method, params));
-        match self.found(caller, find, |request| Some(request.server_name()), outlet).await {
+        match self.found(caller, find, |request| Some(request.server_name()), event_sender).await {
             Err(error @ Error::NameNotFound { .. }) => {
                 unlisted::request(&self.manager, caller, name, caller.call(method, params))
                     .unwrap_or(Err(error))
@@ -67,7 +67,7 @@ impl Gateway {
         caller: &Caller,
         find: impl Fn() -> Find,
         server: impl Fn(&T) -> Option<&Arc<str>>,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> Result<T, Error> {
         let found = find().await;
         let is_unknown = matches!(found, Err(Error::NameNotFound { .. } | Error::ResourceNotFound { .. }));
@@ -77,11 +77,11 @@ impl Gateway {
         }
         let to_open = match (&found, &caller.scope) {
             (Ok(found), _) => server(found),
-            (Err(_), Scope::Server(server)) if is_unknown => Some(server),
+            (Err(_), Scope::Server(server)) if is_unknown && !caller.affinity.is_of_program() => Some(server),
             (Err(_), _) => None,
         };
         match to_open {
-            Some(server) if self.open(caller, server, outlet).await => find().await,
+            Some(server) if self.open(caller, server, event_sender).await => find().await,
             _ => found,
         }
     }
@@ -89,15 +89,15 @@ impl Gateway {
     async fn connect(&self, caller: &Caller, only: Option<&str>, awaited: WaitFor) {
         let call = caller.call(method::TOOLS_LIST, &Raw::empty_object());
         let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
-        self.manager.attend(&caller.scope, &call, only, awaited).await;
+        self.manager.open_session(&caller.scope, &call, only, awaited).await;
         if let Some(mailbox) = &caller.mailbox {
             mailbox.begin_with(self.manager.revisions(caller.viewer(), &caller.principal));
         }
         drop(waiting);
     }
 
-    /// Lets servers ask the client of a session on `outlet`, outside of their calls too.
-    pub fn lend(&self, caller: &Caller, outlet: &Outlet) -> Option<OutletLoan> {
-        caller.affinity.lend(outlet, caller.owner, caller.capabilities())
+    /// Lets servers ask the client of a session on `event_sender`, outside of their calls too.
+    pub fn lend(&self, caller: &Caller, event_sender: &EventSender) -> Option<SenderLoan> {
+        caller.affinity.lend(event_sender, caller.owner, caller.capabilities())
     }
 }

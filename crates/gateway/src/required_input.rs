@@ -13,7 +13,7 @@ use super::caller::Caller;
 use super::{error, questions};
 use json::Raw;
 use protocol::{ErrorCode, ErrorObject, Method, Reply, method};
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// Most server requests of one round.
 const MAX_QUESTIONS: usize = 64;
@@ -73,10 +73,16 @@ impl RequiredInput {
     }
 
     /// Sends the requests of `server` to the client. Returns the answers under the server's keys.
-    pub(crate) async fn asked(&self, caller: &Caller, server: &Arc<str>, outlet: &Outlet) -> Reply {
+    pub(crate) async fn asked(
+        &self,
+        caller: &Caller,
+        server: &Arc<str>,
+        event_sender: &EventSender,
+    ) -> Reply {
         let asked = self.requests.iter().map(|(_, request)| InputRequest::of(caller, request));
         let asked = asked.collect::<Result<Vec<_>, _>>()?;
-        let mut answers = stream::iter(asked).map(|asked| asked.put(server, outlet)).buffered(AT_A_TIME);
+        let mut answers =
+            stream::iter(asked).map(|asked| asked.put(server, event_sender)).buffered(AT_A_TIME);
         let mut responses = Raw::empty_object();
         for (key, _) in &self.requests {
             // The first answer that ends the request withdraws the other requests.
@@ -115,8 +121,8 @@ impl InputRequest {
     }
 
     /// Sends the request to the client. Returns its result, or why the call cannot continue.
-    async fn put(self, server: &Arc<str>, outlet: &Outlet) -> Result<Raw, ErrorObject> {
-        let reply = outlet.ask_for(Some(Arc::clone(server)), self.method.clone(), self.params).await;
+    async fn put(self, server: &Arc<str>, event_sender: &EventSender) -> Result<Raw, ErrorObject> {
+        let reply = event_sender.ask_for(Some(Arc::clone(server)), self.method.clone(), self.params).await;
         match reply {
             Some(Ok(result)) if result.is_object() => Ok(result),
             // The protocol can report a missing answer of a user, and no other failure.

@@ -20,7 +20,7 @@ use auth::Action;
 use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorCode, ErrorObject, Reply, method};
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// Most time for one of several servers that may have the URI.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -28,9 +28,14 @@ const TRIAL: Duration = Duration::from_secs(10);
 const TRIALS: Duration = Duration::from_secs(30);
 
 /// Reads a resource.
-pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+pub(super) async fn read(
+    gateway: &Gateway,
+    caller: &Caller,
+    params: Option<&Raw>,
+    event_sender: &EventSender,
+) -> Reply {
     let (uri, params) = asked(caller, params)?;
-    let (place, result) = at(gateway, caller, (method::RESOURCES_READ, &uri, params), outlet).await?;
+    let (place, result) = at(gateway, caller, (method::RESOURCES_READ, &uri, params), event_sender).await?;
     let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
     Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
 }
@@ -53,14 +58,14 @@ pub(super) async fn at(
     gateway: &Gateway,
     caller: &Caller,
     (method, uri, params): (&'static str, &str, &Raw),
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
     let call = caller.call(method, params);
     let find = || gateway.manager.resource_requests(caller.viewer(), uri, &call);
-    let found = gateway.found(caller, find, only_server, outlet).await;
+    let found = gateway.found(caller, find, only_server, event_sender).await;
     let requests = found.map_err(|failure| refused(caller, &failure))?;
     let is_alone = requests.len() == 1;
-    match first(gateway, caller, requests, outlet).await {
+    match first(gateway, caller, requests, event_sender).await {
         Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, uri)),
         answered => answered,
     }
@@ -83,7 +88,7 @@ pub(super) async fn first(
     gateway: &Gateway,
     caller: &Caller,
     requests: Vec<RoutedRequest>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
     let mut trials = SharedTimeout::of(&requests);
     let mut told: Option<ErrorObject> = None;
@@ -91,12 +96,12 @@ pub(super) async fn first(
         let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let request = RoutedRequest { begun: trials.begun, timeout, ..request };
-        let is_opened = gateway.open(caller, request.server_name(), outlet).await;
+        let is_opened = gateway.open(caller, request.server_name(), event_sender).await;
         // The servers before it may have taken long.
         let request = if is_opened || number > 0 { gateway.manager.renewed(request) } else { Ok(request) };
         let era = caller.version.era();
         let answered = match request {
-            Ok(request) => collect(bridge::call(gateway, caller, request, outlet).await, era).await,
+            Ok(request) => collect(bridge::call(gateway, caller, request, event_sender).await, era).await,
             Err(gone) => Err(error::object(&gone, era)),
         };
         match answered {
@@ -168,7 +173,8 @@ mod tests {
     async fn answered(scene: &Scene, caller: &Caller, method: &str, params: &str) -> Reply {
         let id = RequestId::from_u64(1);
         let request = Request { id, method: method.into(), params: Some(raw(params)) };
-        collect(scene.gateway.handle(caller, &request, &Outlet::none()).await, caller.version.era()).await
+        collect(scene.gateway.handle(caller, &request, &EventSender::none()).await, caller.version.era())
+            .await
     }
 
     #[tokio::test(start_paused = true)]
@@ -216,7 +222,7 @@ mod tests {
         manager.settled(&Scope::All, Duration::from_secs(1)).await;
         let gateway = Gateway::new(manager, shutdown);
         let (begun, params) = (Instant::now(), raw(r#"{"uri":"a://b"}"#));
-        let reply = read(&gateway, &legacy("{}"), Some(&params), &Outlet::none()).await;
+        let reply = read(&gateway, &legacy("{}"), Some(&params), &EventSender::none()).await;
         (begun.elapsed(), reply)
     }
 

@@ -17,23 +17,33 @@ use protocol::feature::Kind;
 use protocol::lifecycle::Peer;
 use protocol::uri::with_owner;
 use protocol::{Era, ErrorObject, Reply, method, skill};
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// Limit of the children of one directory whose URIs are converted. Further ones keep the URI of their server.
 const MAX_CHILDREN: usize = 10_000;
 
 /// Answers with one page of the skills.
-pub(super) async fn list(manager: &Manager, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+pub(super) async fn list(
+    manager: &Manager,
+    caller: &Caller,
+    params: Option<&Raw>,
+    event_sender: &EventSender,
+) -> Reply {
     declared(manager, caller, method::SKILLS_LIST, |peer| peer.has(Kind::Skills)).await?;
-    lists::list(manager, caller, (Kind::Skills, params), outlet).await
+    lists::list(manager, caller, (Kind::Skills, params), event_sender).await
 }
 
 /// Gets the entry of one skill where it lives.
-pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+pub(super) async fn get(
+    gateway: &Gateway,
+    caller: &Caller,
+    params: Option<&Raw>,
+    event_sender: &EventSender,
+) -> Reply {
     let manager = &gateway.manager;
     declared(manager, caller, method::SKILLS_GET, |peer| peer.has(Kind::Skills)).await?;
     let (uri, params) = resources::asked(caller, params)?;
-    let found = resources::at(gateway, caller, (method::SKILLS_GET, &uri, params), outlet).await;
+    let found = resources::at(gateway, caller, (method::SKILLS_GET, &uri, params), event_sender).await;
     let (place, result) = found.map_err(|refusal| missing(refusal, &uri))?;
     let Some(entry) = result.get("skill") else { return Ok(result) };
     let checked = manager.check_skill(caller.viewer(), &place.server, &entry);
@@ -53,11 +63,11 @@ pub(super) async fn read_directory(
     gateway: &Gateway,
     caller: &Caller,
     params: Option<&Raw>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Reply {
     declared(&gateway.manager, caller, method::DIRECTORY_READ, Peer::reads_directories).await?;
     let (uri, params) = resources::asked(caller, params)?;
-    let found = resources::at(gateway, caller, (method::DIRECTORY_READ, &uri, params), outlet).await;
+    let found = resources::at(gateway, caller, (method::DIRECTORY_READ, &uri, params), event_sender).await;
     let (place, result) = found.map_err(|refusal| missing(refusal, &uri))?;
     let children = result.get("resources");
     let children = children.iter().flat_map(Raw::elements).take(MAX_CHILDREN);

@@ -1,34 +1,101 @@
-//! `tools/call`.
+//! `tools/call`, and calls of tools over REST.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::caller::Caller;
-use super::{Gateway, error, references};
+use super::{Gateway, Row, collect, error, references};
+use crate::manager::{Called, RoutedRequest};
 use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
-use protocol::{ErrorObject, method};
-use upstream::{Outlet, ResponseBody};
+use protocol::{ErrorCode, ErrorObject, Request, method};
+use runtime::worker::now;
+use tokio::time::{Instant, timeout_at};
+use upstream::{EventSender, ResponseBody};
+
+impl Gateway {
+    /// Calls a tool for a REST client. `timeout` overrides the server's, and includes the time for finding the server.
+    pub async fn call_tool(
+        &self,
+        caller: &Caller,
+        request: &Request,
+        timeout: Option<Duration>,
+        event_sender: &EventSender,
+    ) -> Called {
+        let begun = now();
+        if self.manager.needs_own_session(caller.viewer()) {
+            // Boxed: it is large, and each client waits once.
+            Box::pin(self.open_session(caller, Some(Row::CallTool), event_sender)).await;
+        }
+        // Without a server, the reply is an error that says why.
+        let (mut server, mut subject) = ("".into(), "".into());
+        let work = async {
+            let routed = route(self, caller, request.params.as_ref(), timeout, event_sender).await?;
+            (server, subject) = (Arc::clone(routed.server_name()), Arc::clone(&routed.subject));
+            let routed = RoutedRequest { timeout, begun, ..routed };
+            collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
+        };
+        let mut reply = match timeout {
+            // Usually the deadline of the request at its server ends it.
+            Some(limit) => {
+                timeout_at(begun + limit, work).await.unwrap_or_else(|_| Err(timed_out(caller, limit)))
+            }
+            None => work.await,
+        };
+        if !caller.reads_both_eras && self.manager.has_logins() {
+            reply = reply.or_else(|refusal| self.with_login(caller, request, (refusal, 0)));
+        }
+        // The time of the turn would not include work within one turn.
+        Called { server, subject, reply, elapsed: Instant::now().saturating_duration_since(begun) }
+    }
+}
 
 /// Calls a tool at its server.
 pub(super) async fn call(
     gateway: &Gateway,
     caller: &Caller,
     params: Option<&Raw>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
+    let request = route(gateway, caller, params, None, event_sender).await?;
+    forward(gateway, caller, request, event_sender).await
+}
+
+/// Finds the server of a call that `caller` may make. Waits for servers that are still starting, at most for `patience`.
+async fn route(
+    gateway: &Gateway,
+    caller: &Caller,
+    params: Option<&Raw>,
+    patience: Option<Duration>,
+    event_sender: &EventSender,
+) -> Result<RoutedRequest, ErrorObject> {
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("call tools"));
     }
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
-    let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, None);
-    let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, outlet).await;
-    let request = request.map_err(|error| {
+    let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, patience);
+    let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, event_sender).await;
+    request.map_err(|error| {
         let snapshot = gateway.manager.snapshot();
         let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);
         error::object(&error, caller.version.era())
-    })?;
+    })
+}
+
+fn timed_out(caller: &Caller, limit: Duration) -> ErrorObject {
+    let text = format!("the call took longer than its timeout of {} s", limit.as_secs_f64());
+    error::refusal(ErrorCode::TimedOut, caller.version.era(), &text)
+}
+
+/// Makes the call at its server.
+async fn forward(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: RoutedRequest,
+    event_sender: &EventSender,
+) -> Result<ResponseBody, ErrorObject> {
     if let Some(headers) = &caller.param_headers {
         headers.check(&request.call)?;
     }
@@ -37,7 +104,7 @@ pub(super) async fn call(
         return answered.map(|result| ResponseBody::Buffered(Ok(result)));
     }
     let server = Arc::clone(request.server_name());
-    Ok(match bridge::call(gateway, caller, request, outlet).await {
+    Ok(match bridge::call(gateway, caller, request, event_sender).await {
         ResponseBody::Buffered(reply) => {
             ResponseBody::Buffered(reply.map(|result| {
                 // Another server may have the URIs by now.

@@ -1,7 +1,7 @@
 //! Passes on unlisted tools and prompts, and methods and notifications of vendors and extensions that Switchyard does not know,
 //! at the endpoint of one server.
 //!
-//! Invariants: only callers that may call pass them. The server has no `allow`, `deny` or `rename`, and blocks no changes,
+//! Invariants: only callers that may call pass them. A REST client does not: to it, an unknown name is a mistake. The server has no `allow`, `deny` or `rename`, and blocks no changes,
 //! because a change of an unlisted tool is not seen. They are never repeated, because nobody knows whether that is safe.
 //!
 //! Not here: notifications of servers (`notifications`).
@@ -16,7 +16,7 @@ use json::Raw;
 use protocol::sanitize::shown;
 use protocol::{ErrorObject, Notification, Request, method};
 use upstream::config::OnChange;
-use upstream::{Call, Outlet, ResponseBody};
+use upstream::{Call, EventSender, ResponseBody};
 
 /// The most bytes of the name of a method.
 const MAX_METHOD: usize = 128;
@@ -24,7 +24,7 @@ const MAX_METHOD: usize = 128;
 /// The server at whose endpoint `caller` is, if it is passed what it does not list.
 fn server(manager: &Manager, caller: &Caller) -> Option<Arc<str>> {
     let Scope::Server(name) = &caller.scope else { return None };
-    if !caller.principal.may(Action::Call) {
+    if !caller.principal.may(Action::Call) || caller.affinity.is_of_program() {
         return None;
     }
     let snapshot = manager.snapshot();
@@ -50,19 +50,19 @@ pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     request: &Request,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Option<Result<ResponseBody, ErrorObject>> {
     if request.method.known().is_some() || !is_method(&request.method) {
         return None;
     }
-    gateway.open(caller, &server(&gateway.manager, caller)?, outlet).await;
+    gateway.open(caller, &server(&gateway.manager, caller)?, event_sender).await;
     // That may have taken long, and the configuration may be another one.
     let server = server(&gateway.manager, caller)?;
     let mut call = caller.call(method::TOOLS_CALL, &request.params.clone().unwrap_or_else(Raw::empty_object));
     (call.method, call.params) = (request.method.clone(), request.params.clone());
     let routed = gateway.manager.request_at(&server, request.method.as_str().into(), call);
     Some(match routed {
-        Ok(routed) => Ok(bridge::call(gateway, caller, routed, outlet).await),
+        Ok(routed) => Ok(bridge::call(gateway, caller, routed, event_sender).await),
         Err(gone) => Err(error::object(&gone, caller.version.era())),
     })
 }
@@ -75,7 +75,7 @@ impl Gateway {
             return;
         }
         let Some(opened) = server(&self.manager, caller) else { return };
-        self.open(caller, &opened, &Outlet::none()).await;
+        self.open(caller, &opened, &EventSender::none()).await;
         let Some(server) = server(&self.manager, caller) else { return };
         let call = caller.call(method::TOOLS_CALL, &Raw::empty_object());
         if let Err(error) = self.manager.tell(&server, &call, notification).await {

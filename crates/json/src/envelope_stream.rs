@@ -141,7 +141,7 @@ impl Splice {
     }
 
     /// Whether the result has begun.
-    pub const fn has_begun(&self) -> bool {
+    pub const fn has_started(&self) -> bool {
         self.seen.result
     }
 

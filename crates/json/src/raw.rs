@@ -102,7 +102,7 @@ impl Raw {
     }
 
     /// Hands its bytes to `keep`, which must not change them, and continues with what it returns.
-    pub fn kept<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
+    pub fn try_map_bytes<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
         Ok(Self { bytes: keep(self.bytes)?, places: self.places })
     }
 

@@ -226,7 +226,7 @@ fn the_closing_brace_of_a_result_is_kept_back_until_all_was_right() {
     let mut splice = Splice::new(ID, FREELY);
     let begun = splice.take(&Bytes::from_static(br#"{"jsonrpc":"2.0","result":{"a":1 }"#));
     assert_eq!(begun.expect("a part").as_ref(), br#"{"a":1 "#);
-    assert!(splice.has_begun());
+    assert!(splice.has_started());
     assert_eq!(splice.finish(), Err(Error::Cut));
     let rest = splice.take(&Bytes::from_static(br#","id":7} "#)).expect("the rest");
     assert_eq!((rest.as_ref(), splice.finish()), (&b""[..], Ok(Bytes::from_static(b"}"))));

@@ -68,8 +68,8 @@ impl ErrorObject {
     }
 
     /// Hands its bytes to `keep`, which must not change them, and continues with what it returns.
-    pub fn kept<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
-        Ok(Self { raw: self.raw.kept(keep)?, ..self })
+    pub fn try_map_bytes<E>(self, keep: impl FnOnce(Bytes) -> Result<Bytes, E>) -> Result<Self, E> {
+        Ok(Self { raw: self.raw.try_map_bytes(keep)?, ..self })
     }
 
     /// The failure of Switchyard that it reports; none if it is the answer of a server.

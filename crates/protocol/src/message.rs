@@ -238,7 +238,7 @@ impl Message {
             Ok::<_, Infallible>(if bytes.len() * 2 < whole { Bytes::copy_from_slice(&bytes) } else { bytes })
         };
         let own = |payload: Raw| {
-            let Ok(payload) = payload.kept(keep);
+            let Ok(payload) = payload.try_map_bytes(keep);
             payload
         };
         match self {
@@ -248,7 +248,7 @@ impl Message {
             }
             Self::Response(Response { id, reply }) => {
                 let reply = reply.map(own).map_err(|error| {
-                    let Ok(error) = error.kept(keep);
+                    let Ok(error) = error.try_map_bytes(keep);
                     error
                 });
                 Self::Response(Response { id, reply })

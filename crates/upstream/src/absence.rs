@@ -22,12 +22,12 @@ impl Upstream {
 
     /// The time at which it was started.
     pub const fn started(&self) -> Instant {
-        self.facts.begun()
+        self.stats.started()
     }
 
     /// Returns when a call to a server that is down may succeed: after the next attempt to connect.
     pub fn retry_in(&self) -> Option<Duration> {
-        let reported = self.facts.reported();
+        let reported = self.stats.reported();
         if !matches!(reported.state, State::Connecting | State::Failed) {
             return None;
         }
@@ -37,7 +37,7 @@ impl Upstream {
 
     /// Records that somebody has logged in, so `last_error` does not ask for a login any more.
     pub fn login_succeeded(&self) {
-        self.facts.login_succeeded();
+        self.stats.login_succeeded();
     }
 
     /// The problems of its offer, and those of connecting.

@@ -6,7 +6,8 @@ pub use crate::ServerContext;
 pub use crate::close_reason::Closing;
 pub use crate::config::{BuiltinKind, BuiltinOptions, Defaults, Kinds, header_value};
 pub use crate::connection::{
-    Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, RequestFuture,
+    Answer, Call, CallEvent, Connection, Connector, Dialect, Event, EventReceiver, EventSender, Events,
+    RequestFuture,
 };
 pub use crate::error::{Delivery, Error};
 pub use crate::offer::Offer;

@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use super::Upstream;
 use super::bulkhead::{Lane, Slot};
-use super::connection::{Call, Connection, Outlet, ServerResponse};
+use super::connection::{Call, Connection, EventSender, ServerResponse};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::{Delivery, Error, SessionRefusal};
@@ -28,7 +28,7 @@ use protocol::{ErrorObject, LogLevel, Version};
 use runtime::worker::now;
 
 /// A call, and the outlet for the messages of its server.
-impl Work for (&Call, &Outlet) {
+impl Work for (&Call, &EventSender) {
     type Output = ResponseBody;
 
     fn name(&self) -> &str {
@@ -55,7 +55,7 @@ impl Work for (&Call, &Outlet) {
         self.0.principal.as_ref()
     }
 
-    fn outlet(&self) -> &Outlet {
+    fn event_sender(&self) -> &EventSender {
         self.1
     }
 
@@ -87,22 +87,22 @@ impl Work for (&Call, &Outlet) {
 
 impl Upstream {
     /// Makes one call, with retries where they are safe. It ends by `deadline`, and messages of the server go
-    /// to `outlet`. A streamed response keeps everything that the call holds until the [`ResponseStream`] is
+    /// to `event_sender`. A streamed response keeps everything that the call holds until the [`ResponseStream`] is
     /// read to its end or dropped. Dropping the future cancels the call.
     pub async fn call(
         self: &Arc<Self>,
         call: &Call,
         deadline: impl Into<Deadline>,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> Result<ServerResponse, Error> {
         let deadline = deadline.into();
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
-            Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
+            Box::pin(self.answer_first(&client, (call, event_sender), deadline)).await;
         }
-        let result = self.run(&(call, outlet), Lane::of(&call.method), deadline).await;
+        let result = self.run(&(call, event_sender), Lane::of(&call.method), deadline).await;
         if !matches!(result, Ok((ResponseBody::Streaming(_), _))) {
-            self.facts.called(&result);
+            self.stats.called(&result);
         }
         result.map(|(body, version)| ServerResponse { body, version })
     }
@@ -120,15 +120,15 @@ impl Upstream {
         let mut failed = None;
         loop {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
-            let begun = frame.now;
+            let started = frame.now;
             let attempted = self.attempt_on_session(work, &mut frame, &mut guard).instrument(span).await;
             if let PoolRequest::Of(call) = work.pool_request() {
-                call.attempts.note(begun, attempted.as_ref().err());
+                call.attempts.record(started, attempted.as_ref().err());
             }
             let error = match attempted {
                 Ok(mut output) => {
                     if let Some(stream) = W::stream(&mut output.0) {
-                        frame.deadline.at = work.outlet().moved(frame.deadline);
+                        frame.deadline.at = work.event_sender().moved(frame.deadline);
                         stream.follow(Box::new(guard), frame.left(), frame.deadline.moves);
                     }
                     return Ok(output);
@@ -141,14 +141,14 @@ impl Upstream {
                 Err(error @ Error::Connect { .. }) if self.starts_on_demand() => return Err(error),
                 Err(error) => error,
             };
-            frame.deadline.at = work.outlet().moved(deadline);
+            frame.deadline.at = work.event_sender().moved(deadline);
             let Some(pause) =
                 attempts.pause_after(&error, frame.deadline.at, self.breaker.refuses_for(work.principal()))
             else {
                 return Err(error);
             };
             tracing::debug!(server = %self.config.name, %error, ?pause, "trying again");
-            self.facts.retried();
+            self.stats.retried();
             failed = Some(error);
             sleep(pause).await;
             frame.now = now();
@@ -230,14 +230,14 @@ impl Upstream {
         frame: &mut Frame,
         guard: &mut InflightGuard,
     ) -> Result<(W::Output, Version), Error> {
-        let begun = frame.now;
+        let started = frame.now;
         // A call that is refused here says nothing about the server.
         if let Some(rate) = self.rate.as_ref().filter(|_| work.is_a_call()) {
-            rate.take(work.principal(), begun)?;
+            rate.take(work.principal(), started)?;
         }
         // This precedes the permit, because a pause before connecting says nothing new about the server.
         self.pool.check_flapping(work.pool_request())?;
-        guard.begin(work.is_a_call(), work.principal(), (begun, frame.left()))?;
+        guard.begin(work.is_a_call(), work.principal(), (started, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.redact_error(error));
@@ -251,7 +251,7 @@ impl Upstream {
             guard.abandon();
         } else if matches!(result, Err(Error::SessionEnded(_)))
             || matches!(result, Err(Error::TimedOut { .. }))
-                && (work.is_excused() || work.outlet().heard_since(begun))
+                && (work.is_excused() || work.event_sender().heard_since(started))
         {
             guard.forget();
             return result;
@@ -274,7 +274,7 @@ impl Upstream {
 
     /// One attempt of any kind ended.
     pub(super) fn attempted(&self, error: Option<&Error>) {
-        if self.facts.attempted(error) {
+        if self.stats.attempted(error) {
             self.liveness.broken();
         }
     }
@@ -286,7 +286,7 @@ impl Upstream {
         frame: &mut Frame,
         guard: &mut InflightGuard,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
-        let (begun, outlet) = (frame.now, work.outlet());
+        let (started, event_sender) = (frame.now, work.event_sender());
         let connection = match self.connection_for(work, frame, guard).await? {
             Ok(connection) => connection,
             Err(error) => return Ok(Err(error)),
@@ -300,7 +300,7 @@ impl Upstream {
                 }
                 work.received(work.on(pooled.connection()).await?, is_probe).await
             });
-            frame.limit(outlet, done).await
+            frame.limit(event_sender, done).await
         };
         let is_failed = match &mut done {
             // The outcome of a response that is still arriving is known at its end.
@@ -308,10 +308,10 @@ impl Upstream {
             Some(Err(error)) => Some(error.trips_breaker()),
             // A deadline that left too little time says nothing. Neither does one that passed although
             // messages came.
-            None => (guard.had_enough_time() && !outlet.heard_since(begun)).then_some(true),
+            None => (guard.had_enough_time() && !event_sender.heard_since(started)).then_some(true),
         };
-        guard.note(is_failed, done.is_some());
-        let done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
+        guard.record_response(is_failed, done.is_some());
+        let done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(event_sender) })?;
         Ok(done.map(|output| (output, version)))
     }
 
@@ -322,16 +322,16 @@ impl Upstream {
         frame: &mut Frame,
         guard: &mut InflightGuard,
     ) -> Result<Result<PooledConnection, Error>, Error> {
-        let outlet = work.outlet();
-        let seat = pin!(async {
+        let event_sender = work.event_sender();
+        let pooled = pin!(async {
             tokio::select! {
                 biased;
-                seat = self.pool.seat(work.pool_request()) => seat,
+                pooled = self.pool.acquire(work.pool_request()) => pooled,
                 // Boxed: it is rarely needed.
-                never = async { Box::pin(self.report_start(outlet)).await } => match never {},
+                never = async { Box::pin(self.report_start(event_sender)).await } => match never {},
             }
         });
-        match frame.limit(outlet, seat).await {
+        match frame.limit(event_sender, pooled).await {
             Some(Ok(connection)) => Ok(Ok(connection)),
             Some(Err(error)) => {
                 self.excuse_private(work, guard);
@@ -339,7 +339,7 @@ impl Upstream {
             }
             None => {
                 self.excuse_private(work, guard);
-                let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
+                let reason = format!("no connection within {:.1} s", frame.whole(event_sender).as_secs_f64());
                 // This is not `TimedOut`, whose outcome is unknown. Nothing was sent.
                 Err(Error::Connect { reason })
             }

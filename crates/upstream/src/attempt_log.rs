@@ -45,13 +45,13 @@ impl AttemptLog {
         self.0.get().map(take).unwrap_or_default()
     }
 
-    /// Adds an attempt that began at `begun`, if the call is watched.
-    pub(super) fn note(&self, begun: Instant, error: Option<&Error>) {
+    /// Adds an attempt that began at `started`, if the call is watched.
+    pub(super) fn record(&self, started: Instant, error: Option<&Error>) {
         let Some(log) = self.0.get() else { return };
         let mut attempts = log.lock().unwrap_or_else(PoisonError::into_inner);
         if attempts.len() < MOST {
             let error = error.map(|error| untrusted(&error.to_string()).to_string());
-            attempts.push(Attempt { duration: begun.elapsed(), error });
+            attempts.push(Attempt { duration: started.elapsed(), error });
         }
     }
 }

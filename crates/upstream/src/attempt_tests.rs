@@ -43,7 +43,7 @@ impl Scene {
     }
 
     async fn call(&self, effect: Effect) -> Result<Reply, Error> {
-        let answered = self.upstream.call(&tool_call(effect), in_seconds(30), &Outlet::none()).await;
+        let answered = self.upstream.call(&tool_call(effect), in_seconds(30), &EventSender::none()).await;
         answered?.body.collect().await
     }
 
@@ -75,7 +75,7 @@ fn failing(times: u32, failure: Answer) -> impl Fn(&Call) -> Option<Answer> + Se
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_answers_passes_untouched_and_never_counts() {
+async fn answer_of_a_server_passes_untouched_and_never_counts() {
     let scene = Scene::ready(|_| {}).await;
     let raw =
         Raw::parse(&bytes::Bytes::from_static(br#"{"isError":true,"n":1e400, "x":null}"#)).expect("JSON");
@@ -97,15 +97,15 @@ async fn silence_ends_at_the_deadline_and_opens_the_breaker() {
     let scene = Scene::ready(|_| {}).await;
     scene.server.answer_calls(Answer::Silence);
     for failures in 1..=5 {
-        let begun = Instant::now();
+        let started = Instant::now();
         let error = scene.call(Effect::Unsafe).await.expect_err("silence");
         assert_eq!(error, Error::TimedOut { after: Duration::from_secs(30) });
-        assert_eq!(begun.elapsed().as_secs(), 30);
+        assert_eq!(started.elapsed().as_secs(), 30);
         assert_eq!(scene.upstream.breaker().consecutive_failures, failures);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(matches!(scene.call(Effect::Unsafe).await, Err(Error::CircuitOpen { .. })));
-    assert_eq!((begun.elapsed(), scene.executed()), (Duration::ZERO, 5));
+    assert_eq!((started.elapsed(), scene.executed()), (Duration::ZERO, 5));
     assert_eq!(scene.server.cancelled(), 5, "each was cancelled at the server");
     assert!(scene.nothing_is_left());
 }
@@ -117,18 +117,19 @@ async fn short_deadlines_of_callers_do_not_open_the_breaker() {
     let call = tool_call(Effect::Unsafe);
     for milliseconds in [1, 1, 1, 1, 1, 100, 1_000, 4_000, 4_000] {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
-        let error = scene.upstream.call(&call, deadline, &Outlet::none()).await.expect_err("silence");
+        let error = scene.upstream.call(&call, deadline, &EventSender::none()).await.expect_err("silence");
         assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
         assert_eq!(scene.upstream.breaker().consecutive_failures, 0, "{milliseconds} ms");
     }
-    assert!(scene.upstream.call(&call, in_seconds(5), &Outlet::none()).await.is_err());
+    assert!(scene.upstream.call(&call, in_seconds(5), &EventSender::none()).await.is_err());
     assert_eq!(scene.upstream.breaker().consecutive_failures, 1, "five seconds of silence count");
 
     let slow = Scene::new(|_| {});
     slow.server.dial(Dial::Hang);
     for _ in 0..10 {
         let deadline = Instant::now() + Duration::from_millis(1);
-        let error = slow.upstream.call(&call, deadline, &Outlet::none()).await.expect_err("nobody there");
+        let error =
+            slow.upstream.call(&call, deadline, &EventSender::none()).await.expect_err("nobody there");
         assert_eq!(error.delivery(), Delivery::NotSent);
     }
     assert_eq!(slow.upstream.breaker().consecutive_failures, 0);
@@ -141,7 +142,7 @@ async fn a_server_with_a_short_timeout_is_judged_by_that() {
     let call = tool_call(Effect::Unsafe);
     for (milliseconds, failures) in [(1_500, 0), (1_990, 1)] {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
-        assert!(scene.upstream.call(&call, deadline, &Outlet::none()).await.is_err());
+        assert!(scene.upstream.call(&call, deadline, &EventSender::none()).await.is_err());
         assert_eq!(scene.upstream.breaker().consecutive_failures, failures, "{milliseconds} ms");
     }
 }
@@ -157,7 +158,7 @@ async fn a_probe_that_was_given_no_time_leaves_the_seat_to_the_next() {
     sleep(Duration::from_secs(1)).await;
     scene.server.answer_calls(Answer::Silence);
     let deadline = Instant::now() + Duration::from_millis(1);
-    let hurried = scene.upstream.call(&tool_call(Effect::Unsafe), deadline, &Outlet::none()).await;
+    let hurried = scene.upstream.call(&tool_call(Effect::Unsafe), deadline, &EventSender::none()).await;
     assert!(matches!(hurried, Err(Error::TimedOut { .. })), "{hurried:?}");
     assert_eq!(scene.upstream.breaker().state, breaker::State::HalfOpen);
     scene.server.answer(|_| None);
@@ -165,7 +166,7 @@ async fn a_probe_that_was_given_no_time_leaves_the_seat_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_run_is_never_run_again() {
+async fn call_that_may_have_run_is_never_sent_again() {
     let cut = Answer::Fail(Error::Cut { reason: "half".into() });
     for failure in [lost(), cut, Answer::Silence] {
         let scene = Scene::ready(|_| {}).await;
@@ -176,7 +177,7 @@ async fn what_may_have_run_is_never_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_sent_or_may_run_twice_is_tried_again() {
+async fn call_that_was_not_sent_or_is_idempotent_is_retried() {
     let not_sent = Answer::Fail(Error::NotSent { reason: "closed".into() });
     for (effect, failure, executed) in
         [(Effect::Unsafe, not_sent, 1), (Effect::ReadOnly, lost(), 3), (Effect::Idempotent, lost(), 3)]
@@ -200,10 +201,10 @@ async fn attempts_end_at_the_configured_number() {
 async fn a_retry_that_we_refuse_leaves_the_real_failure_to_tell() {
     let scene = Scene::ready(|config| config.breaker.threshold = 2).await;
     scene.server.answer_calls(lost());
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(matches!(scene.call(Effect::ReadOnly).await, Err(Error::Lost { .. })));
     assert_eq!(scene.executed(), 2, "the second failure opened the breaker");
-    assert!(begun.elapsed() <= Duration::from_secs(1), "and nobody waits half a minute for a refusal");
+    assert!(started.elapsed() <= Duration::from_secs(1), "and nobody waits half a minute for a refusal");
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,9 +237,9 @@ async fn an_outage_never_becomes_a_flood() {
             assert!(scene.call(Effect::ReadOnly).await.is_err());
         }
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     join_all(calls).await;
-    let took = u32::try_from(begun.elapsed().as_secs() + 1).expect("short");
+    let took = u32::try_from(started.elapsed().as_secs() + 1).expect("short");
     let attempts = u32::try_from(scene.executed()).expect("few");
     let most = requests + requests / 5 + 3 * took;
     assert!(attempts <= most, "{attempts} attempts, allowed are {most}");
@@ -252,11 +253,11 @@ async fn a_server_that_asks_for_a_pause_gets_it() {
     let busy =
         Error::Status { status: 503, retry_after: Some(Duration::from_secs(4)), detail: <_>::default() };
     scene.server.answer(failing(1, Answer::Fail(busy.clone())));
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(scene.call(Effect::Unsafe).await.is_ok());
-    assert!((4..5).contains(&begun.elapsed().as_secs()));
+    assert!((4..5).contains(&started.elapsed().as_secs()));
     scene.server.answer(failing(1, Answer::Fail(busy.clone())));
-    let hurried = scene.upstream.call(&tool_call(Effect::Unsafe), in_seconds(3), &Outlet::none()).await;
+    let hurried = scene.upstream.call(&tool_call(Effect::Unsafe), in_seconds(3), &EventSender::none()).await;
     assert_eq!(hurried.map(drop), Err(busy), "no time left for the pause");
 }
 
@@ -292,9 +293,10 @@ async fn a_server_that_hangs_on_connect_says_that_nothing_was_sent() {
     let scene = Scene::new(|_| {});
     scene.server.dial(Dial::Hang);
     let call = tool_call(Effect::Unsafe);
-    let begun = Instant::now();
-    let error = scene.upstream.call(&call, in_seconds(5), &Outlet::none()).await.expect_err("nobody there");
-    assert_eq!((error.delivery(), begun.elapsed().as_secs()), (Delivery::NotSent, 5));
+    let started = Instant::now();
+    let error =
+        scene.upstream.call(&call, in_seconds(5), &EventSender::none()).await.expect_err("nobody there");
+    assert_eq!((error.delivery(), started.elapsed().as_secs()), (Delivery::NotSent, 5));
     assert!(error.to_string().contains("5.0 s"), "{error}");
     assert_eq!((scene.server.connects(), scene.upstream.breaker().consecutive_failures), (1, 1));
 }
@@ -303,7 +305,7 @@ async fn a_server_that_hangs_on_connect_says_that_nothing_was_sent() {
 async fn a_call_whose_deadline_has_passed_is_not_sent() {
     let scene = Scene::ready(|_| {}).await;
     let call = tool_call(Effect::Unsafe);
-    let result = scene.upstream.call(&call, Instant::now(), &Outlet::none()).await;
+    let result = scene.upstream.call(&call, Instant::now(), &EventSender::none()).await;
     assert_eq!((result.is_err(), scene.executed()), (true, 0));
 }
 
@@ -337,7 +339,7 @@ async fn one_principal_cannot_keep_a_server_from_the_others() {
     let call = |who: &str| {
         let (upstream, call) =
             (&scene.upstream, Call { principal: Some(who.into()), ..tool_call(Effect::Unsafe) });
-        async move { upstream.call(&call, in_seconds(30), &Outlet::none()).await.is_ok() }
+        async move { upstream.call(&call, in_seconds(30), &EventSender::none()).await.is_ok() }
     };
     let (of_alice, of_bob) = tokio::join!(join_all((0..10).map(|_| call("alice"))), call("bob"));
     assert!(of_bob, "the last of alice who waited gave its room");
@@ -378,9 +380,9 @@ async fn a_disabled_server_is_never_contacted() {
 async fn stop_waits_for_calls_and_then_leaves_nothing() {
     let scene = Scene::ready(|_| {}).await;
     scene.server.answer_calls(Answer::After(Duration::from_secs(3), Ok(Raw::empty_object())));
-    let begun = Instant::now();
+    let started = Instant::now();
     let (result, ()) = tokio::join!(scene.call(Effect::Unsafe), scene.upstream.stop(Duration::from_secs(10)));
-    assert!(result.is_ok() && begun.elapsed() < Duration::from_secs(4));
+    assert!(result.is_ok() && started.elapsed() < Duration::from_secs(4));
     assert_eq!(scene.server.live(), 0);
     assert_eq!(scene.call(Effect::Unsafe).await, Err(Error::Unavailable { state: "shutting down" }));
     scene.shutdown.begin();
@@ -388,12 +390,12 @@ async fn stop_waits_for_calls_and_then_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_task_holds_up_no_call_nor_what_is_asked_about_it() {
+async fn waiting_for_a_task_blocks_no_call_and_no_task_request() {
     let scene = Scene::ready(|config| config.limits.concurrent_calls = 1).await;
     scene.server.answer(|call| (call.method == method::TASKS_RESULT).then_some(Answer::Silence));
     let calls = ["tasks/result", "tasks/get", "tasks/cancel", "tools/call"]
         .map(|method| Call { method: method.into(), ..tool_call(Effect::ReadOnly) });
-    let quiet = Outlet::none();
+    let quiet = EventSender::none();
     let ask = |call| scene.upstream.call(call, in_seconds(5), &quiet);
     let answered = join_all(calls.iter().map(ask)).await;
     assert_eq!(answered.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true, true]);

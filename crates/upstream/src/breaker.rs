@@ -333,8 +333,8 @@ impl BreakerState {
     fn change(&mut self, phase: BreakerPhase) {
         let from = std::mem::replace(&mut self.phase, phase).state();
         let changed = Changed { from, to: phase.state(), failures: self.failures };
-        if let Some(Listener(tell)) = self.listener.as_ref().filter(|_| changed.from != changed.to) {
-            tell(changed);
+        if let Some(Listener(notify)) = self.listener.as_ref().filter(|_| changed.from != changed.to) {
+            notify(changed);
         }
         self.generation += 1;
         tracing::debug!(?phase, failures = self.failures, "circuit breaker changed");

@@ -243,7 +243,7 @@ fn it_does_what_the_model_does() {
 
 // RULES R6
 #[tokio::test(start_paused = true)]
-async fn of_a_hundred_callers_one_probes() {
+async fn one_of_a_hundred_callers_probes() {
     let breaker = Arc::new(opened());
     tokio::time::advance(CONFIG.timeout).await;
     let shutdown = Shutdown::new();
@@ -273,7 +273,7 @@ async fn a_probe_that_leaves_frees_the_seat() {
     let breaker = opened();
     tokio::time::advance(CONFIG.timeout).await;
     for _ in 0..3 {
-        let permit = breaker.admit(None).expect("the seat is free");
+        let permit = breaker.admit(None).expect("the slot is free");
         assert!(breaker.admit(None).is_err(), "and now it is taken");
         breaker.forget(permit);
     }
@@ -334,7 +334,7 @@ async fn late_results_do_not_touch_a_newer_state() {
 
 // RULES R7
 #[tokio::test(start_paused = true)]
-async fn what_is_the_callers_fault_never_counts() {
+async fn error_of_the_caller_never_counts() {
     let breaker = Breaker::new(CONFIG);
     for _ in 0..2 {
         breaker.judge(breaker.admit(None).expect("closed"), &timed_out());

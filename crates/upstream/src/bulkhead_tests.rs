@@ -37,7 +37,7 @@ fn queue_up(bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown, count: usize) -> Vec<
 
 /// Starts one caller of `who` that waits for a slot and keeps it for a second.
 fn queue_up_for(who: Option<&str>, bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown) -> oneshot::Receiver<bool> {
-    let (bulkhead, (done, told)) = (Arc::clone(bulkhead), oneshot::channel());
+    let (bulkhead, (done, receiver)) = (Arc::clone(bulkhead), oneshot::channel());
     let who = who.map(Arc::<str>::from);
     shutdown.spawn(async move {
         let slot = bulkhead.enter(Lane::Calls, who.as_ref(), &mut Frame::until(soon()), || {}).await;
@@ -46,12 +46,12 @@ fn queue_up_for(who: Option<&str>, bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown
         }
         let _ = done.send(slot.is_ok());
     });
-    told
+    receiver
 }
 
 /// Returns the time of the result in whole seconds, and the result.
-async fn timed(told: oneshot::Receiver<bool>, since: Instant) -> (u64, bool) {
-    let was_let_in = told.await.expect("told");
+async fn timed(receiver: oneshot::Receiver<bool>, since: Instant) -> (u64, bool) {
+    let was_let_in = receiver.await.expect("told");
     (since.elapsed().as_secs(), was_let_in)
 }
 
@@ -73,7 +73,7 @@ async fn two_run_three_wait_and_the_next_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_too_long_or_leaves_frees_the_place_in_the_queue() {
+async fn caller_that_times_out_or_leaves_frees_its_place_in_the_queue() {
     let bulkhead = Bulkhead::new(&LIMITS);
     let running = (enter(&bulkhead, Lane::Calls, soon()).await, enter(&bulkhead, Lane::Calls, soon()).await);
     for _ in 0..10 {
@@ -122,17 +122,17 @@ async fn idle_lets_others_in_while_it_waits() {
 #[tokio::test(start_paused = true)]
 async fn one_principal_has_all_places_until_another_one_comes() {
     let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&LIMITS)), Shutdown::new());
-    let begun = Instant::now();
+    let started = Instant::now();
     let of_alice = [(); 6].map(|()| queue_up_for(Some("alice"), &bulkhead, &shutdown));
     tokio::task::yield_now().await;
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3), "nobody else wants any");
     let of_bob = [(); 2].map(|()| queue_up_for(Some("bob"), &bulkhead, &shutdown));
     tokio::task::yield_now().await;
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3), "one of bob instead of one of alice");
-    let alice = join_all(of_alice.into_iter().map(|told| timed(told, begun))).await;
+    let alice = join_all(of_alice.into_iter().map(|receiver| timed(receiver, started))).await;
     // The sixth call found no room, and the fifth was replaced by the first call of bob.
     assert_eq!(alice, [(1, true), (1, true), (2, true), (3, true), (0, false), (0, false)]);
-    let bob = join_all(of_bob.into_iter().map(|told| timed(told, begun))).await;
+    let bob = join_all(of_bob.into_iter().map(|receiver| timed(receiver, started))).await;
     assert!(bob[0].1 && !bob[1].1, "two of alice to one of bob: none has to go for a second");
     bulkhead.idle().await;
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
@@ -142,16 +142,16 @@ async fn one_principal_has_all_places_until_another_one_comes() {
 async fn places_are_given_to_principals_in_turn() {
     let limits = config::Limits { concurrent_calls: 1, waiting_calls: 8, ..LIMITS };
     let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
-    let begun = Instant::now();
+    let started = Instant::now();
     let callers = ["alice", "alice", "alice", "alice", "bob", "bob", "carol"];
-    let told = callers.map(|who| queue_up_for(Some(who), &bulkhead, &shutdown));
-    let ended = join_all(told.into_iter().map(|told| timed(told, begun))).await;
+    let receiver = callers.map(|who| queue_up_for(Some(who), &bulkhead, &shutdown));
+    let ended = join_all(receiver.into_iter().map(|receiver| timed(receiver, started))).await;
     let ended: Vec<_> = ended.into_iter().map(|(after, _)| after).collect();
     assert_eq!(ended, [1, 2, 5, 7, 3, 6, 4]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_as_it_is_called_hands_the_place_on() {
+async fn caller_that_leaves_as_it_is_admitted_hands_its_slot_on() {
     let limits = config::Limits { concurrent_calls: 1, ..LIMITS };
     let bulkhead = Bulkhead::new(&limits);
     let running = enter(&bulkhead, Lane::Calls, soon()).await.expect("a place");
@@ -172,8 +172,8 @@ async fn who_leaves_as_it_is_called_hands_the_place_on() {
 async fn threads_that_come_and_go_at_once_lose_no_place() {
     let limits = config::Limits { concurrent_calls: 3, waiting_calls: 4, ..LIMITS };
     let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
-    let told = (0..12_usize).map(|number| {
-        let (bulkhead, (done, told)) = (Arc::clone(&bulkhead), oneshot::channel());
+    let receiver = (0..12_usize).map(|number| {
+        let (bulkhead, (done, receiver)) = (Arc::clone(&bulkhead), oneshot::channel());
         let who: Arc<str> = ["alice", "bob", "carol"][number % 3].into();
         shutdown.spawn(async move {
             let mut let_in = 0;
@@ -189,10 +189,10 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
             }
             let _ = done.send(let_in);
         });
-        told
+        receiver
     });
-    let told: Vec<_> = told.collect();
-    let let_in = join_all(told).await;
+    let receiver: Vec<_> = receiver.collect();
+    let let_in = join_all(receiver).await;
     // One of a principal's four callers may find its share taken every time. All four together may not.
     for principal in 0..3 {
         let let_in =
@@ -220,7 +220,7 @@ fn fill<'a>(bulkhead: &'a Bulkhead, lane: Lane, who: &str) -> Vec<Slot<'a>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_finds_a_place_however_many_calls_of_another_run() {
+async fn new_principal_finds_a_slot_however_many_calls_of_another_run() {
     let limits = config::Limits { concurrent_calls: 64, waiting_calls: 8, ..LIMITS };
     let bulkhead = Bulkhead::new(&limits);
     let alice = fill(&bulkhead, Lane::Calls, "alice");
@@ -244,10 +244,10 @@ async fn who_comes_finds_a_place_however_many_calls_of_another_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_its_share_waits_for_its_own_and_holds_up_nobody() {
+async fn principal_at_its_quota_waits_for_its_own_slots_and_blocks_nobody() {
     let limits = config::Limits { concurrent_calls: 4, waiting_calls: 8, ..LIMITS };
     let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
-    let begun = Instant::now();
+    let started = Instant::now();
     drop(
         bulkhead
             .enter(Lane::Calls, Some(&"bob".into()), &mut Frame::until(soon()), || {})
@@ -260,13 +260,13 @@ async fn who_has_its_share_waits_for_its_own_and_holds_up_nobody() {
     let bob = queue_up_for(Some("bob"), &bulkhead, &shutdown);
     tokio::task::yield_now().await;
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (3, 2), "not behind those of alice");
-    let ended = join_all(alice.into_iter().chain([bob]).map(|told| timed(told, begun))).await;
+    let ended = join_all(alice.into_iter().chain([bob]).map(|receiver| timed(receiver, started))).await;
     assert_eq!(ended, [(1, true), (1, true), (2, true), (2, true), (1, true)]);
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_tasks_takes_no_place_of_calls_nor_of_what_is_asked_about_them() {
+async fn waiting_for_tasks_takes_no_slot_of_calls_or_task_requests() {
     let bulkhead = Bulkhead::new(&LIMITS);
     let lanes =
         [method::TASKS_RESULT, method::TASKS_CANCEL, method::TASKS_GET, method::TOOLS_CALL].map(Lane::of);

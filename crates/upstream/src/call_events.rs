@@ -1,6 +1,6 @@
 //! Notifications and server requests during a call, on their way to the caller.
 //!
-//! An [`Outlet`] is the sending end of a bounded channel, an [`Inlet`] the receiving end. Invariants: a slow reader
+//! An [`EventSender`] is the sending end of a bounded channel, an [`EventReceiver`] the receiving end. Invariants: a slow reader
 //! loses only progress and log messages, which are counted. The response does not use this channel and is never lost. A
 //! server request ends when either end drops its half. While a server request is open, the deadline of its call is
 //! paused, because users are slow. Each message of the server extends the deadline, whether it is read or not, within
@@ -23,7 +23,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use line::{EventReceiver, EventSender, SendError};
+use line::{Receiver, SendError, Sender};
 pub use pauses::Hold;
 use pauses::{Pause, Pauses};
 
@@ -111,40 +111,40 @@ pub type Answer = BoxFuture<'static, Option<Reply>>;
 
 /// The sending end of the messages during a call.
 #[derive(Clone)]
-pub struct Outlet(Option<Arc<OpenChannel>>);
+pub struct EventSender(Option<Arc<OpenChannel>>);
 
 struct OpenChannel {
-    line: EventSender<CallEvent>,
+    line: Sender<CallEvent>,
     dropped: AtomicU64,
-    asked: AtomicBool,
+    has_asked: AtomicBool,
     pauses: Pauses,
     /// The payer for waiting messages.
     account: Account,
 }
 
-/// The receiving end of an [`Outlet`].
-pub struct Inlet(EventReceiver<CallEvent>);
+/// The receiving end of an [`EventSender`].
+pub struct EventReceiver(Receiver<CallEvent>);
 
-impl Inlet {
+impl EventReceiver {
     /// Returns the next message; `None` when every outlet is gone.
     pub async fn recv(&mut self) -> Option<CallEvent> {
-        let said = self.0.next().await?;
-        self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
-        Some(said)
+        let event = self.0.next().await?;
+        self.0.bytes().fetch_sub(size(&event), Ordering::Relaxed);
+        Some(event)
     }
 
     /// Returns the next message, if one waits.
     pub fn try_recv(&mut self) -> Result<CallEvent, TryRecvError> {
-        let said = self.0.take().ok_or(TryRecvError::Empty)?;
-        self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
-        Ok(said)
+        let event = self.0.take().ok_or(TryRecvError::Empty)?;
+        self.0.bytes().fetch_sub(size(&event), Ordering::Relaxed);
+        Ok(event)
     }
 }
 
 impl OpenChannel {
     /// Prepares a notification for waiting. A small one is copied out of the buffer in which it came. It is charged if
     /// it is large, or if others already wait. `None` if the memory budget has no room.
-    fn kept(&self, notification: Notification, waiting: usize) -> Option<CallEvent> {
+    fn prepare(&self, notification: Notification, waiting: usize) -> Option<CallEvent> {
         let Notification { method, params } = notification;
         let is_charged = waiting >= SMALL;
         let keep = |bytes: Bytes| {
@@ -155,7 +155,7 @@ impl OpenChannel {
                 Ok(own)
             }
         };
-        let params = params.map(|params| params.kept(keep)).transpose().ok()?;
+        let params = params.map(|params| params.try_map_bytes(keep)).transpose().ok()?;
         Some(CallEvent::Notice(Notification { method, params }))
     }
 }
@@ -165,32 +165,32 @@ fn size_of(notice: &Notification) -> usize {
     notice.method.len() + notice.params.as_ref().map_or(0, |params| params.bytes().len())
 }
 
-fn size(said: &CallEvent) -> usize {
-    match said {
+fn size(event: &CallEvent) -> usize {
+    match event {
         CallEvent::Notice(notice) => size_of(notice),
         // There are few of them, and each is one message.
         CallEvent::Question(_) | CallEvent::Pause(_) => 0,
     }
 }
 
-impl Outlet {
-    /// Makes an outlet whose memory no principal pays for; see [`Outlet::paid_by`].
-    pub fn new(capacity: usize) -> (Self, Inlet) {
+impl EventSender {
+    /// Makes an outlet whose memory no principal pays for; see [`EventSender::paid_by`].
+    pub fn new(capacity: usize) -> (Self, EventReceiver) {
         Self::paid_by(capacity, Account::Nobody)
     }
 
     /// Makes an outlet and its receiving end. At most `capacity` messages wait, and at most 512 KiB of notifications,
     /// which `account` pays for.
-    pub fn paid_by(capacity: usize, account: Account) -> (Self, Inlet) {
+    pub fn paid_by(capacity: usize, account: Account) -> (Self, EventReceiver) {
         let (line, reader) = line::line(capacity);
         let open = OpenChannel {
             line,
             dropped: AtomicU64::new(0),
-            asked: AtomicBool::new(false),
+            has_asked: AtomicBool::new(false),
             pauses: Pauses::default(),
             account,
         };
-        (Self(Some(Arc::new(open))), Inlet(reader))
+        (Self(Some(Arc::new(open))), EventReceiver(reader))
     }
 
     /// An outlet without a reader, for REST calls and Switchyard's own requests. Server requests are refused.
@@ -219,8 +219,8 @@ impl Outlet {
         let waiting = open.line.bytes().fetch_add(size, Ordering::Relaxed) + size;
         // A notification that exceeds the limit by itself passes if no other waits.
         let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
-        let said = if fits { open.kept(notification, waiting) } else { None };
-        if said.is_none_or(|said| open.line.try_say(said).is_err()) {
+        let event = if fits { open.prepare(notification, waiting) } else { None };
+        if event.is_none_or(|event| open.line.try_send(event).is_err()) {
             open.line.bytes().fetch_sub(size, Ordering::Relaxed);
             Limit::CallNotices.met(open.dropped.fetch_add(1, Ordering::Relaxed));
         }
@@ -231,10 +231,10 @@ impl Outlet {
     pub async fn deliver(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
         let size = size_of(&notification);
-        let said = CallEvent::Notice(notification);
+        let event = CallEvent::Notice(notification);
         // Counted before the reader can subtract it.
         open.line.bytes().fetch_add(size, Ordering::Relaxed);
-        if !open.line.say(said).await {
+        if !open.line.send(event).await {
             open.line.bytes().fetch_sub(size, Ordering::Relaxed);
         }
     }
@@ -242,7 +242,7 @@ impl Outlet {
     /// Tells the reader that the stream of the call will resume after `pause`, if there is room.
     pub fn pause(&self, pause: Duration) {
         if let Some(open) = &self.0 {
-            let _ = open.line.try_say(CallEvent::Pause(pause));
+            let _ = open.line.try_send(CallEvent::Pause(pause));
         }
     }
 
@@ -257,21 +257,21 @@ impl Outlet {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
         // Without memory for it the request is refused.
         let keep = |bytes| memory::hold(bytes, || open.account.clone(), ChargeKind::Notice);
-        let Ok(params) = params.map(|params| params.kept(keep)).transpose() else {
+        let Ok(params) = params.map(|params| params.try_map_bytes(keep)).transpose() else {
             return Box::pin(std::future::ready(None));
         };
         let Some(pause) = Pause::begin(&open) else { return Box::pin(std::future::ready(None)) };
         let (reply, answer) = oneshot::channel();
-        let unsent = match open.line.try_say(CallEvent::Question(Question { method, params, server, reply }))
+        let unsent = match open.line.try_send(CallEvent::Question(Question { method, params, server, reply }))
         {
             Ok(()) => None,
-            Err(SendError::Full(said)) => Some(said),
+            Err(SendError::Full(event)) => Some(event),
             Err(SendError::Unread) => return Box::pin(std::future::ready(None)),
         };
         Box::pin(async move {
             let whole = async {
-                if let Some(said) = unsent {
-                    pause.open().line.say(said).await.then_some(())?;
+                if let Some(event) = unsent {
+                    pause.open().line.send(event).await.then_some(())?;
                 }
                 answer.await.ok()
             };
@@ -300,15 +300,15 @@ impl Outlet {
         deadline.after(self.0.as_ref().and_then(|open| open.pauses.heard()))
     }
 
-    /// Whether the server sent a message of the call after `begun`.
-    pub(super) fn heard_since(&self, begun: Instant) -> bool {
-        self.0.as_ref().is_some_and(|open| open.pauses.heard_since(begun))
+    /// Whether the server sent a message of the call after `started`.
+    pub(super) fn heard_since(&self, started: Instant) -> bool {
+        self.0.as_ref().is_some_and(|open| open.pauses.heard_since(started))
     }
 
     /// Whether the server sent a request during the call, or may have. Then its answer may depend on the client's
     /// reply.
     pub fn was_asked(&self) -> bool {
-        self.0.as_ref().is_some_and(|open| open.asked.load(Ordering::Acquire))
+        self.0.as_ref().is_some_and(|open| open.has_asked.load(Ordering::Acquire))
     }
 
     /// The number of dropped notifications.
@@ -317,7 +317,7 @@ impl Outlet {
     }
 }
 
-impl fmt::Debug for Outlet {
+impl fmt::Debug for EventSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outlet(open: {}, dropped: {})", self.0.is_some(), self.dropped())
     }

@@ -11,26 +11,26 @@ use tokio::time::Instant;
 
 use super::Upstream;
 use super::bulkhead::Lane;
-use super::connection::{Call, Outlet};
+use super::connection::{Call, EventSender};
 use super::dialect::PoolRequest;
 use super::error::Error;
 use protocol::Notification;
 
 impl Upstream {
     /// Sends `notification` on the connection that a call like `call` uses. Only legacy servers receive it.
-    pub async fn tell(&self, call: &Call, notification: &Notification) -> Result<(), Error> {
+    pub async fn notify(&self, call: &Call, notification: &Notification) -> Result<(), Error> {
         let (who, deadline) = (call.principal.as_ref(), Instant::now() + self.config.timeout);
         let (mut frame, _slot) = self.slot(Lane::of(&call.method), who, deadline.into()).await?;
         if let Some(rate) = &self.rate {
             rate.take(who, frame.now)?;
         }
-        let outlet = Outlet::none();
+        let event_sender = EventSender::none();
         let sent = pin!(async {
-            let connection = self.pool.seat(PoolRequest::Of(call)).await?;
-            connection.connection().tell(notification).await;
+            let connection = self.pool.acquire(PoolRequest::Of(call)).await?;
+            connection.connection().notify(notification).await;
             Ok(())
         });
-        let late = Error::TimedOut { after: frame.whole(&outlet) };
-        frame.limit(&outlet, sent).await.unwrap_or(Err(late))
+        let late = Error::TimedOut { after: frame.whole(&event_sender) };
+        frame.limit(&event_sender, sent).await.unwrap_or(Err(late))
     }
 }

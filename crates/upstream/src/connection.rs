@@ -9,7 +9,7 @@
 //!   request ends with [`Error::Lost`] or [`Error::NotSent`].
 //! - A connection retires by itself if its server forgot it or has changed. It then accepts no new requests
 //!   and lets the open ones finish.
-//! - Messages of the server during a call go into the [`Outlet`] of the call, in order, and never block the
+//! - Messages of the server during a call go into the [`EventSender`] of the call, in order, and never block the
 //!   reader of another call.
 
 use std::future::pending;
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 pub use super::call::Call;
 pub use super::dialect::Dialect;
 pub use super::owner::Owner;
-pub use crate::call_events::{Answer, CallEvent, Hold, Inlet, Outlet, Question};
+pub use crate::call_events::{Answer, CallEvent, EventReceiver, EventSender, Hold, Question};
 pub use net::http::Sockets;
 
 use super::error::Error;
@@ -129,10 +129,10 @@ pub trait Connection: Send + Sync + 'static {
 
     /// Sends a request and waits for its response. A large result may still be arriving, if the call has terms for
     /// that. Dropping the future cancels the request.
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a>;
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a>;
 
     /// Passes on a notification of the client that owns the connection. Only legacy servers receive any.
-    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+    fn notify<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         let _ = notification;
         Box::pin(std::future::ready(()))
     }
@@ -232,7 +232,7 @@ impl Events {
     /// Reports such a sign. It counts for the next call.
     pub(super) fn shows(&self, sign: StateSign) {
         if !self.signs.has(sign) {
-            self.signs.note(sign);
+            self.signs.record(sign);
             self.report(Event::KeepsState(sign));
         }
     }

@@ -28,9 +28,9 @@ pub(super) struct Moves {
 }
 
 impl Deadline {
-    /// A deadline `idle` after `begun` or after the last message of the call, but at most `most` after `begun`.
-    pub fn moving(begun: Instant, idle: Duration, most: Duration) -> Self {
-        Self { at: begun + idle, moves: Some(Moves { idle, last: begun + most }) }
+    /// A deadline `idle` after `started` or after the last message of the call, but at most `most` after `started`.
+    pub fn moving(started: Instant, idle: Duration, most: Duration) -> Self {
+        Self { at: started + idle, moves: Some(Moves { idle, last: started + most }) }
     }
 
     /// The end after a message at `heard`.
@@ -62,16 +62,16 @@ mod tests {
 
     #[test]
     fn messages_move_it_away_up_to_the_last_moment() {
-        let (begun, second) = (Instant::now(), Duration::from_secs(1));
-        let moving = Deadline::moving(begun, 30 * second, 100 * second);
+        let (started, second) = (Instant::now(), Duration::from_secs(1));
+        let moving = Deadline::moving(started, 30 * second, 100 * second);
         let seconds = |deadline: Deadline, heard: Option<u32>| {
-            (deadline.after(heard.map(|heard| begun + heard * second)) - begun).as_secs()
+            (deadline.after(heard.map(|heard| started + heard * second)) - started).as_secs()
         };
         assert_eq!(
             [None, Some(0), Some(20), Some(80)].map(|heard| seconds(moving, heard)),
             [30, 30, 50, 100]
         );
         assert_eq!(seconds(moving.plus(second), Some(20)), 51);
-        assert_eq!(seconds((begun + 30 * second).into(), Some(20)), 30, "a fixed one does not move");
+        assert_eq!(seconds((started + 30 * second).into(), Some(20)), 30, "a fixed one does not move");
     }
 }

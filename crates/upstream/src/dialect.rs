@@ -148,7 +148,7 @@ impl Eras {
         let eras = Self::default();
         for era in [Era::Modern, Era::Legacy] {
             if let Some(pin) = pin {
-                eras.note(era, era == pin);
+                eras.record(era, era == pin);
             }
         }
         Self { pin, ..eras }
@@ -169,7 +169,7 @@ impl Eras {
     }
 
     /// Records whether the server speaks `era`.
-    pub(super) fn note(&self, era: Era, speaks: bool) {
+    pub(super) fn record(&self, era: Era, speaks: bool) {
         if self.pin.is_none() {
             self.of(era).store(if speaks { YES } else { NO }, Ordering::Relaxed);
         }

@@ -20,7 +20,7 @@ use self::subscription_log::SubscriptionLog;
 use self::unanswered::Unanswered;
 use super::config::{self, Config, Retry};
 use super::connection::{
-    Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner, RequestFuture, ServerRequests,
+    Call, Connection, Connector, Dialect, Event, EventSender, Events, Owner, RequestFuture, ServerRequests,
 };
 use super::dialect::Eras;
 use super::{Error, ResponseBody};
@@ -64,7 +64,7 @@ pub enum Answer {
 
 /// A function that handles a call.
 #[derive(Clone)]
-pub struct Work(Arc<dyn Fn(Call, Outlet) -> BoxFuture<'static, Reply> + Send + Sync>);
+pub struct Work(Arc<dyn Fn(Call, EventSender) -> BoxFuture<'static, Reply> + Send + Sync>);
 
 impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,11 +79,11 @@ impl Answer {
     }
 
     /// Answers with the result of `work`.
-    pub fn work<F>(work: impl Fn(Call, Outlet) -> F + Send + Sync + 'static) -> Self
+    pub fn work<F>(work: impl Fn(Call, EventSender) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Reply> + Send + 'static,
     {
-        Self::Work(Work(Arc::new(move |call, outlet| Box::pin(work(call, outlet)))))
+        Self::Work(Work(Arc::new(move |call, event_sender| Box::pin(work(call, event_sender)))))
     }
 }
 
@@ -277,7 +277,7 @@ impl Connection for FakeConnection {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
         Box::pin(async move {
             if let Some(reason) = self.ended.borrow().clone() {
                 return Err(Error::NotSent { reason });
@@ -292,13 +292,13 @@ impl Connection for FakeConnection {
                     }
                     Answer::Fail(error) => Err(error),
                     Answer::Silence => pending().await,
-                    Answer::Work(work) => Ok((work.0)(call.clone(), outlet.clone()).await),
+                    Answer::Work(work) => Ok((work.0)(call.clone(), event_sender.clone()).await),
                     Answer::Listen => {
-                        self.server.keep_open(call, outlet).await;
+                        self.server.keep_open(call, event_sender).await;
                         Ok(Ok(Raw::empty_object()))
                     }
                     Answer::Ask(method) => {
-                        let answer = outlet.ask(method.into(), None).await;
+                        let answer = event_sender.ask(method.into(), None).await;
                         Ok(answer.unwrap_or_else(|| Err(ErrorObject::new(-32000, "nobody answers"))))
                     }
                     Answer::Die => {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_keeps_dying_young_is_connected_to_ten_times_a_minute() {
+    async fn server_that_keeps_exiting_early_is_connected_to_ten_times_a_minute() {
         let (mut flap_backoff, mut connects) = (FlapBackoff::default(), Vec::new());
         while connects.len() < 100 {
             if let Some(until) = flap_backoff.held_until() {

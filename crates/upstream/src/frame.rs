@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connection::Outlet;
+use super::connection::EventSender;
 use super::deadline::Deadline;
 use runtime::worker::now;
 
 /// The time of one piece of work, all attempts included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
-    begun: Instant,
+    started: Instant,
     pub(super) deadline: Deadline,
     /// The time of the last wait. Without a wait the clock is not read again.
     pub(super) now: Instant,
@@ -29,7 +29,7 @@ impl Frame {
     /// The time from now to `deadline`.
     pub(super) fn until(deadline: impl Into<Deadline>) -> Self {
         let now = now();
-        Self { begun: now, deadline: deadline.into(), now }
+        Self { started: now, deadline: deadline.into(), now }
     }
 
     /// The remaining time.
@@ -37,9 +37,9 @@ impl Frame {
         self.deadline.at.saturating_duration_since(self.now)
     }
 
-    /// The whole time, including extensions by the messages in `outlet`.
-    pub(super) fn whole(self, outlet: &Outlet) -> Duration {
-        outlet.moved(self.deadline).saturating_duration_since(self.begun)
+    /// The whole time, including extensions by the messages in `event_sender`.
+    pub(super) fn whole(self, event_sender: &EventSender) -> Duration {
+        event_sender.moved(self.deadline).saturating_duration_since(self.started)
     }
 
     /// Returns the output of `work`, or `None` if the deadline comes first; then no part of it was begun after the
@@ -47,13 +47,13 @@ impl Frame {
     /// moving it would need its memory twice.
     pub(super) async fn limit<T>(
         &mut self,
-        outlet: &Outlet,
+        event_sender: &EventSender,
         mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         if self.now >= self.deadline.at {
             return None;
         }
-        let mut expired = pin!(outlet.expired(self.deadline));
+        let mut expired = pin!(event_sender.expired(self.deadline));
         let mut has_waited = false;
         let output = poll_fn(|context| {
             if let Poll::Ready(output) = work.as_mut().poll(context) {

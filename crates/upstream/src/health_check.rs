@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::Upstream;
 use super::bulkhead::Lane;
-use super::connection::{Call, Connection, Outlet};
+use super::connection::{Call, Connection, EventSender};
 use super::error::Error;
 use super::retry::RetrySafety;
 use super::work::Work;
@@ -23,7 +23,7 @@ use crate::supervisor_messages::Command;
 /// request meanwhile, because some programs ignore `ping`.
 struct Health<'a> {
     upstream: &'a Upstream,
-    begun: Instant,
+    started: Instant,
 }
 
 impl Work for Health<'_> {
@@ -38,7 +38,7 @@ impl Work for Health<'_> {
     }
 
     fn is_excused(&self) -> bool {
-        self.upstream.liveness.is_excused() || self.upstream.was_heard_for(self.begun.elapsed())
+        self.upstream.liveness.is_excused() || self.upstream.was_heard_for(self.started.elapsed())
     }
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
@@ -46,7 +46,7 @@ impl Work for Health<'_> {
             let liveness = &self.upstream.liveness;
             liveness.ask();
             let call = Call::of_gateway(connection.peer().version.health_method(), None);
-            let answered = connection.request(&call, &Outlet::none()).await;
+            let answered = connection.request(&call, &EventSender::none()).await;
             // Any result ends the check. Only the deadline counts as silence.
             liveness.broken();
             answered.map(drop)
@@ -57,33 +57,33 @@ impl Work for Health<'_> {
 impl Upstream {
     /// Whether the server answered any request during the last `time`.
     pub(super) fn was_heard_for(&self, time: Duration) -> bool {
-        self.facts.seen_ago().is_some_and(|ago| ago < time)
+        self.stats.seen_ago().is_some_and(|ago| ago < time)
     }
 
     fn health(&self) -> Health<'_> {
-        Health { upstream: self, begun: Instant::now() }
+        Health { upstream: self, started: Instant::now() }
     }
 
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
     pub async fn health_check(self: &Arc<Self>) -> Result<Duration, Error> {
-        let begun = Instant::now();
-        self.run(&self.health(), Lane::Own, (begun + self.health_limit()).into()).await?;
-        let latency = begun.elapsed();
-        self.facts.measured(latency);
+        let started = Instant::now();
+        self.run(&self.health(), Lane::Own, (started + self.health_limit()).into()).await?;
+        let latency = started.elapsed();
+        self.stats.measured(latency);
         Ok(latency)
     }
 
     /// Asks the server once, now, whether it is alive, and returns when its state says so.
     pub async fn check_now(self: &Arc<Self>) {
         // A server that rests is well until it is needed, and a check would wake it.
-        if !self.config.enabled || self.facts.is_resting() {
+        if !self.config.enabled || self.stats.is_resting() {
             return;
         }
-        let begun = Instant::now();
-        let deadline = begun + self.health_limit();
-        let result = self.run_once(&self.health(), deadline).await.map(|()| begun.elapsed());
+        let started = Instant::now();
+        let deadline = started + self.health_limit();
+        let result = self.run_once(&self.health(), deadline).await.map(|()| started.elapsed());
         if let Ok(latency) = &result {
-            self.facts.measured(*latency);
+            self.stats.measured(*latency);
         }
         // Without room for it, or while the gateway ends, the supervisor finds out by itself.
         let _ = self.command(Instant::now(), |reply| Command::Checked { result, reply }).await;

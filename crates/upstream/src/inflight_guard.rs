@@ -23,9 +23,9 @@ use crate::response_stream::ResponseGuard;
 use runtime::worker::now;
 
 /// Silence of this duration counts against a server, whatever its own `timeout` allows.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_SILENCE: Duration = Duration::from_secs(5);
 /// An attempt that was cancelled before this age does not count, because its caller did not wait.
-const GLANCE: Duration = Duration::from_secs(1);
+const MIN_JUDGED_AGE: Duration = Duration::from_secs(1);
 
 /// A call at its server. The fields of the attempt are set by [`InflightGuard::begin`].
 pub(super) struct InflightGuard {
@@ -36,7 +36,7 @@ pub(super) struct InflightGuard {
     permit: Option<Permit>,
     /// Present for attempts of clients only.
     round: Option<Round>,
-    begun: Instant,
+    started: Instant,
     had_enough_time: bool,
     /// Whether a failure of the attempt says something of the server.
     counts: bool,
@@ -50,11 +50,22 @@ impl InflightGuard {
         upstream: Arc<Upstream>,
         lane: Lane,
         slot: ReservedShare,
-        begun: Instant,
+        started: Instant,
     ) -> Self {
         let (permit, round, connection) = (None, None, None);
         let (had_enough_time, counts, is_streaming) = (false, true, false);
-        Self { upstream, lane, slot, permit, round, begun, had_enough_time, counts, is_streaming, connection }
+        Self {
+            upstream,
+            lane,
+            slot,
+            permit,
+            round,
+            started,
+            had_enough_time,
+            counts,
+            is_streaming,
+            connection,
+        }
     }
 
     /// Begins an attempt for `principal` that has `left` of time, for a client if it `is_a_call`.
@@ -62,11 +73,11 @@ impl InflightGuard {
         &mut self,
         is_a_call: bool,
         principal: Option<&Arc<str>>,
-        (begun, left): (Instant, Duration),
+        (started, left): (Instant, Duration),
     ) -> Result<(), Error> {
         self.permit = Some(self.upstream.breaker.admit(principal)?);
         self.round = is_a_call.then(|| self.upstream.liveness.begins());
-        (self.begun, self.had_enough_time, self.counts) = (begun, left >= self.upstream.min_time(), true);
+        (self.started, self.had_enough_time, self.counts) = (started, left >= self.upstream.min_time(), true);
         Ok(())
     }
 
@@ -92,7 +103,7 @@ impl InflightGuard {
     }
 
     /// Records how the request on the connection ended. None: the outcome is not known yet.
-    pub(super) fn note(&mut self, is_failed: Option<bool>, has_response: bool) {
+    pub(super) fn record_response(&mut self, is_failed: Option<bool>, has_response: bool) {
         let Some(connection) = &mut self.connection else { return };
         if is_failed.is_some_and(|is_failed| !connection.counts(is_failed)) {
             self.counts = false;
@@ -127,9 +138,11 @@ impl InflightGuard {
     pub(super) fn abandon(&mut self) {
         let is_a_call = self.leave();
         let Some(permit) = self.permit.take() else { return };
-        let (upstream, lasted) = (&self.upstream, now().saturating_duration_since(self.begun));
-        let is_hint =
-            self.counts && is_a_call && !self.is_streaming && lasted >= GLANCE.min(upstream.min_time());
+        let (upstream, lasted) = (&self.upstream, now().saturating_duration_since(self.started));
+        let is_hint = self.counts
+            && is_a_call
+            && !self.is_streaming
+            && lasted >= MIN_JUDGED_AGE.min(upstream.min_time());
         if is_hint && upstream.liveness.is_hung(upstream.health_limit()) {
             return upstream.breaker.judge::<()>(permit, &Err(Error::TimedOut { after: lasted }));
         }
@@ -159,13 +172,13 @@ impl InflightGuard {
 impl ResponseGuard for InflightGuard {
     fn finish(mut self: Box<Self>, result: &Result<(), Error>) {
         if self.had_enough_time || !matches!(result, Err(Error::TimedOut { .. })) {
-            self.note(Some(result.as_ref().is_err_and(Error::trips_breaker)), false);
+            self.record_response(Some(result.as_ref().is_err_and(Error::trips_breaker)), false);
             self.record(result);
         } else {
             self.forget();
         }
         self.upstream.attempted(result.as_ref().err());
-        self.upstream.facts.called(result);
+        self.upstream.stats.called(result);
     }
 
     fn server(&self) -> Arc<str> {
@@ -188,12 +201,12 @@ impl Upstream {
     /// The time that an attempt must have before silence counts against the server. A tenth less than a call gets
     /// from the configuration, because some of that is gone when an attempt begins.
     fn min_time(&self) -> Duration {
-        self.config.timeout.min(PATIENCE) * 9 / 10
+        self.config.timeout.min(MAX_SILENCE) * 9 / 10
     }
 
     /// Whether nothing was heard of the server for a while, and no check of it is under way.
     pub(super) fn needs_health_check(&self) -> bool {
-        let heard = self.facts.seen_ago();
+        let heard = self.stats.seen_ago();
         self.liveness.open_for().is_none() && heard.is_none_or(|ago| ago >= self.min_time())
     }
 }

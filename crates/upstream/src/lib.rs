@@ -74,8 +74,8 @@ pub use attempt_log::{Attempt, AttemptLog, EndedAttempts};
 pub use call::CallSource;
 pub use config::Config;
 pub use connection::{
-    ANSWER_LIMIT, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner,
-    Question, ServerResponse, Sockets, Starting,
+    ANSWER_LIMIT, Call, CallEvent, Connection, Connector, Dialect, Event, EventReceiver, EventSender, Events,
+    Owner, Question, ServerResponse, Sockets, Starting,
 };
 pub use deadline::Deadline;
 pub use error::{Delivery, Error};
@@ -87,7 +87,7 @@ pub use remembered::Remembered;
 pub use response_stream::testing::{BodyWriter, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
 pub use server_context::ServerContext;
-pub use session_affinity::{Affinity, ClientSession, OutletLoan};
+pub use session_affinity::{Affinity, ClientSession, SenderLoan};
 pub use state_signs::StateSign;
 pub use status::{State, Status};
 pub use supervisor_messages::{Change, Update};
@@ -104,7 +104,7 @@ use remembered::LastReading;
 use retry::Retries;
 use runtime::shutdown::Shutdown;
 use secrets::Secrets;
-use status::Facts;
+use status::Stats;
 use supervisor_messages::Command;
 use watches::Watches;
 
@@ -129,7 +129,7 @@ pub struct Upstream {
     rate: Option<RateLimit>,
     retries: Retries,
     pool: Arc<Pool>,
-    facts: Facts,
+    stats: Stats,
     /// The offer that is known before the server was reached.
     declared: Option<Arc<Offer>>,
     secrets: Secrets,
@@ -172,7 +172,7 @@ impl Upstream {
         if !self.config.enabled {
             return Err(unavailable());
         }
-        let (begun, (reply, answer)) = (Instant::now(), oneshot::channel());
+        let (started, (reply, answer)) = (Instant::now(), oneshot::channel());
         let sent = self.commands.try_send(command(reply));
         match sent {
             Ok(()) => {}
@@ -186,7 +186,7 @@ impl Upstream {
         match timeout_at(deadline + REPORT_MARGIN, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Error::Unavailable { state: pool::SHUTTING_DOWN }),
-            Err(_) => Err(Error::TimedOut { after: begun.elapsed() }),
+            Err(_) => Err(Error::TimedOut { after: started.elapsed() }),
         }
     }
 
@@ -220,7 +220,7 @@ impl Upstream {
 
     /// Returns the status of the server.
     pub fn status(&self) -> Status {
-        let reported = self.facts.reported();
+        let reported = self.stats.reported();
         let (last_error, failed_at) = reported.error.unzip();
         let (offer, starting) = (reported.offer.as_deref(), self.starting());
         let connections = self.pool.live();
@@ -238,9 +238,9 @@ impl Upstream {
             starting,
             last_error,
             last_error_ago: failed_at.map(|at| at.elapsed()),
-            answers_errors: self.facts.answers_errors(),
+            answers_errors: self.stats.answers_errors(),
             remembered_ago: reported.remembered_at.map(remembered::age),
-            seen_ago: self.facts.seen_ago(),
+            seen_ago: self.stats.seen_ago(),
             latency: reported.latency,
             version: offer.map(|offer| offer.peer.version),
             info: offer.map(|offer| offer.peer.info.clone()),
@@ -252,7 +252,7 @@ impl Upstream {
             tools: offer.map_or(0, |offer| offer.tools.len()),
             problems: self.problems(offer),
             signs: self.signs().all(),
-            counters: self.facts.counters(),
+            counters: self.stats.counters(),
         }
     }
 
@@ -274,7 +274,7 @@ impl Upstream {
 
     /// Returns its last known offer, which stays while the server is unavailable.
     pub fn offer(&self) -> Option<Arc<Offer>> {
-        self.facts.reported().offer
+        self.stats.reported().offer
     }
 
     /// Returns the revision of its last offer.

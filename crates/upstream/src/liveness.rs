@@ -41,9 +41,9 @@ pub(super) struct SilenceLimits {
 /// excuse the check.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    begun: Instant,
-    /// When the open check was sent, in milliseconds after `begun` plus one. Zero if none is open.
-    asked: AtomicU64,
+    started: Instant,
+    /// When the open check was sent, in milliseconds after `started` plus one. Zero if none is open.
+    probed_at: AtomicU64,
     /// Number of checks so far, without those that found calls from before the previous check.
     round: AtomicUsize,
     /// Running calls of even rounds, and of odd rounds. Calls of the previous round began before the check. A
@@ -60,8 +60,8 @@ pub(super) struct Round(usize);
 impl Default for Liveness {
     fn default() -> Self {
         Self {
-            begun: Instant::now(),
-            asked: AtomicU64::new(0),
+            started: Instant::now(),
+            probed_at: AtomicU64::new(0),
             round: AtomicUsize::new(0),
             calls: [const { AtomicUsize::new(0) }; 2],
             doubt: Notify::new(),
@@ -73,8 +73,8 @@ impl Liveness {
     /// Closes the check, because the server sent something or the check never reached it.
     pub(super) fn broken(&self) {
         // Usually no check is open. Not writing avoids contention, because all calls read this value.
-        if self.asked.load(Ordering::Relaxed) != 0 {
-            self.asked.store(0, Ordering::Relaxed);
+        if self.probed_at.load(Ordering::Relaxed) != 0 {
+            self.probed_at.store(0, Ordering::Relaxed);
         }
     }
 
@@ -82,18 +82,18 @@ impl Liveness {
     pub(super) fn ask(&self) {
         let round = self.round.load(Ordering::Relaxed);
         // Such calls would excuse this check too.
-        if self.asked.load(Ordering::Relaxed) != 0 || self.of(round + 1).load(Ordering::Relaxed) != 0 {
+        if self.probed_at.load(Ordering::Relaxed) != 0 || self.of(round + 1).load(Ordering::Relaxed) != 0 {
             return;
         }
         self.round.store(round + 1, Ordering::Relaxed);
-        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
-        self.asked.store(millis + 1, Ordering::Relaxed);
+        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.probed_at.store(millis + 1, Ordering::Relaxed);
     }
 
     /// Returns how long the check has been open, if one is.
     pub(super) fn open_for(&self) -> Option<Duration> {
-        let millis = self.asked.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.begun.elapsed().saturating_sub(Duration::from_millis(millis)))
+        let millis = self.probed_at.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.started.elapsed().saturating_sub(Duration::from_millis(millis)))
     }
 
     /// Whether calls run that began before the last check.

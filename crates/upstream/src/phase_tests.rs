@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::connection::{Connection, Connector};
 use crate::fake::{Answer, Fake, config, tool_call};
-use crate::{Change, Dialect, Error, Events, Outlet, State, Update, Upstream};
+use crate::{Change, Dialect, Error, EventSender, Events, State, Update, Upstream};
 use protocol::feature::Effect;
 use protocol::{Era, Version, method};
 use runtime::shutdown::Shutdown;
@@ -68,11 +68,11 @@ impl Scene {
         Self { server, door, upstream, updates, _shutdown: shutdown }
     }
 
-    async fn until(&mut self, wanted: State) {
+    async fn until(&mut self, expected: State) {
         let limit = Duration::from_mins(10);
         loop {
             let update = timeout(limit, self.updates.recv()).await.expect("news in time").expect("open");
-            if matches!(update.change, Change::State(state) if state == wanted) {
+            if matches!(update.change, Change::State(state) if state == expected) {
                 return;
             }
         }
@@ -80,7 +80,7 @@ impl Scene {
 
     async fn call(&self) -> Result<(), Error> {
         let deadline = Instant::now() + Duration::from_secs(30);
-        self.upstream.call(&tool_call(Effect::Unsafe), deadline, &Outlet::none()).await.map(drop)
+        self.upstream.call(&tool_call(Effect::Unsafe), deadline, &EventSender::none()).await.map(drop)
     }
 
     fn tried(&self) -> usize {
@@ -93,7 +93,7 @@ fn refused() -> Error {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_is_parked_until_an_operator_connects() {
+async fn server_that_refuses_credentials_is_parked_until_an_operator_connects() {
     let mut scene = Scene::new(true);
     scene.until(State::AuthFailed).await;
     for _ in 0..5 {
@@ -116,7 +116,7 @@ async fn who_is_refused_is_parked_until_an_operator_connects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_greets_us_and_refuses_our_credentials_at_the_list_is_parked_too() {
+async fn server_that_refuses_credentials_only_at_the_list_is_parked_too() {
     let mut scene = Scene::new(false);
     let closed = || Answer::Fail(Error::Status { status: 401, retry_after: None, detail: String::new() });
     scene.server.answer(move |call| (call.method == method::TOOLS_LIST).then(closed));

@@ -72,7 +72,7 @@ pub(super) struct Pool {
     state: Mutex<State>,
     occupancy: watch::Sender<Occupancy>,
     /// Clients with private connections.
-    pub(super) attended: PrivateClients,
+    pub(super) private_clients: PrivateClients,
     /// Whether the server keeps state for each client.
     pub(super) signs: Arc<StateSigns>,
     /// How often Switchyard closed connections of clients by itself.
@@ -107,7 +107,7 @@ struct State {
     base: Key,
     groups: Vec<Group>,
     /// The number of the next client with private connections.
-    next_home: u64,
+    next_affinity: u64,
     /// Connections that were closed because nothing needed them, and may not have ended yet.
     resting: Vec<Arc<live::Live>>,
     /// The tasks of the current connections. Replaced when all are closed.
@@ -129,12 +129,12 @@ impl Pool {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
-        let (groups, next_home) = (vec![Group::new(Key::BASE)], 1);
+        let (groups, next_affinity) = (vec![Group::new(Key::BASE)], 1);
         let resting = Vec::new();
-        let state = State { shut: None, base: Key::BASE, groups, next_home, resting, tasks };
+        let state = State { shut: None, base: Key::BASE, groups, next_affinity, resting, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
         let signs = Arc::clone(events.signs());
-        let (state, attended) = (Mutex::new(state), PrivateClients::of(&signs));
+        let (state, private_clients) = (Mutex::new(state), PrivateClients::of(&signs));
         Arc::new(Self {
             connector,
             events,
@@ -143,7 +143,7 @@ impl Pool {
             shutdown,
             state,
             occupancy,
-            attended,
+            private_clients,
             signs,
             closings: AtomicU64::new(0),
         })
@@ -151,10 +151,13 @@ impl Pool {
 
     /// Returns a share of the connection with the fewest requests in the dialect of `request`, or of the first connection
     /// as soon as it exists.
-    pub(super) async fn seat(self: &Arc<Self>, request: PoolRequest<'_>) -> Result<PooledConnection, Error> {
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        request: PoolRequest<'_>,
+    ) -> Result<PooledConnection, Error> {
         loop {
             let (key, connecting) = match self.choose(request)? {
-                Choice::Take(seat) => return Ok(seat),
+                Choice::Take(pooled) => return Ok(pooled),
                 Choice::Wait(key, connecting) => (key, connecting),
             };
             match group::connected(connecting).await {
@@ -181,7 +184,8 @@ impl Pool {
         }
         let at = state.group(key, request, self.private_limit())?;
         let group = &mut state.groups[at];
-        let all_full = |seat: &PooledConnection| seat.requests() > self.connector.requests_per_connection();
+        let all_full =
+            |pooled: &PooledConnection| pooled.requests() > self.connector.requests_per_connection();
         if key.affinity.is_none()
             && self.limits.sharing == Sharing::Auto
             && self.connector.is_a_process()
@@ -189,11 +193,11 @@ impl Pool {
         {
             self.signs.called_by(affinity);
         }
-        if let Some(seat) = group.seat() {
-            if all_full(&seat) && group.has_room(self.limits.connections) {
+        if let Some(pooled) = group.acquire() {
+            if all_full(&pooled) && group.has_room(self.limits.connections) {
                 self.begin_connect(group, &state.tasks);
             }
-            return Ok(Choice::Take(seat));
+            return Ok(Choice::Take(pooled));
         }
         if group.connecting.is_none() {
             group.flap_backoff.check()?;

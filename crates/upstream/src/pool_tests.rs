@@ -25,8 +25,8 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     (Pool::new(server.connector(), events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
 }
 
-async fn seat(pool: &Arc<Pool>) -> Result<PooledConnection, Error> {
-    pool.seat(PoolRequest::Own).await
+async fn acquire(pool: &Arc<Pool>) -> Result<PooledConnection, Error> {
+    pool.acquire(PoolRequest::Own).await
 }
 
 fn server() -> Fake {
@@ -43,10 +43,10 @@ async fn a_hundred_callers_wait_for_one_connect() {
     let server = server();
     server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
     let (pool, _shutdown) = pool_of(&server, 10);
-    let begun = Instant::now();
-    let seats = join_all((0..100).map(|_| seat(&pool))).await;
-    assert!(seats.iter().all(Result::is_ok));
-    assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 2));
+    let started = Instant::now();
+    let pooled = join_all((0..100).map(|_| acquire(&pool))).await;
+    assert!(pooled.iter().all(Result::is_ok));
+    assert_eq!((server.connects(), started.elapsed().as_secs()), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,24 +54,24 @@ async fn a_failed_connect_is_told_to_all_and_tried_anew_by_the_next() {
     let server = server();
     server.dial(Dial::Refuse);
     let (pool, _shutdown) = pool_of(&server, 10);
-    for failed in join_all((0..100).map(|_| seat(&pool))).await {
+    for failed in join_all((0..100).map(|_| acquire(&pool))).await {
         assert_eq!(failed.err(), Some(Error::Connect { reason: "connection refused".into() }));
     }
     assert_eq!(server.connects(), 1);
     server.dial(Dial::Accept);
-    assert!(seat(&pool).await.is_ok(), "at once");
+    assert!(acquire(&pool).await.is_ok(), "at once");
     assert_eq!(server.connects(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_does_not_end_the_connect_for_the_others() {
+async fn cancelled_caller_does_not_end_the_connect_for_the_others() {
     let server = server();
     server.dial(Dial::AcceptAfter(Duration::from_secs(2)));
     let (pool, _shutdown) = pool_of(&server, 10);
-    assert!(timeout(Duration::from_secs(1), seat(&pool)).await.is_err(), "the first one leaves");
-    let begun = Instant::now();
-    assert!(seat(&pool).await.is_ok());
-    assert_eq!((server.connects(), begun.elapsed().as_secs()), (1, 1));
+    assert!(timeout(Duration::from_secs(1), acquire(&pool)).await.is_err(), "the first one leaves");
+    let started = Instant::now();
+    assert!(acquire(&pool).await.is_ok());
+    assert_eq!((server.connects(), started.elapsed().as_secs()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,9 +79,12 @@ async fn a_connect_that_hangs_ends_by_itself() {
     let server = server();
     server.dial(Dial::Hang);
     let (pool, _shutdown) = pool_of(&server, 10);
-    let begun = Instant::now();
-    let error = seat(&pool).await.err().expect("hangs");
-    assert_eq!((error.to_string().as_str(), begun.elapsed()), ("no handshake within 30.0 s", CONNECT_LIMIT));
+    let started = Instant::now();
+    let error = acquire(&pool).await.err().expect("hangs");
+    assert_eq!(
+        (error.to_string().as_str(), started.elapsed()),
+        ("no handshake within 30.0 s", CONNECT_LIMIT)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,34 +92,34 @@ async fn another_connection_only_when_all_are_full_and_never_more_than_allowed()
     let server = server();
     server.capacity(2);
     let (pool, _shutdown) = pool_of(&server, 3);
-    let mut seats = Vec::new();
+    let mut pooled = Vec::new();
     for expected in [1, 1, 2, 2, 2, 3, 3, 3, 3, 3] {
-        seats.push(seat(&pool).await.expect("a seat"));
+        pooled.push(acquire(&pool).await.expect("a connection"));
         settle().await;
-        assert_eq!(pool.live(), expected, "with {} requests", seats.len());
+        assert_eq!(pool.live(), expected, "with {} requests", pooled.len());
     }
     let mut loads: Vec<_> =
         pool.lock().groups[0].live.iter().map(|live| live.requests.load(Ordering::Relaxed)).collect();
     loads.sort_unstable();
     assert_eq!(loads, [3, 3, 4], "the least loaded comes first");
-    drop(seats);
+    drop(pooled);
     assert!(pool.lock().groups[0].live.iter().all(|live| live.requests.load(Ordering::Relaxed) == 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_second_connection() {
+async fn no_caller_waits_for_a_second_connection() {
     let server = server();
     server.capacity(1);
     let (pool, _shutdown) = pool_of(&server, 3);
-    let _first = seat(&pool).await.expect("a seat");
+    let _first = acquire(&pool).await.expect("a connection");
     server.dial(Dial::Refuse);
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..20 {
-        assert!(seat(&pool).await.is_ok());
-        let _held = seat(&pool).await.expect("a seat");
+        assert!(acquire(&pool).await.is_ok());
+        let _held = acquire(&pool).await.expect("a connection");
         settle().await;
     }
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert!(started.elapsed() < Duration::from_secs(1));
     assert_eq!(server.connects(), 2, "and a refused second one is not tried again and again");
 }
 
@@ -125,12 +128,12 @@ async fn a_closed_connection_leaves_by_itself() {
     let server = server();
     let (pool, _shutdown) = pool_of(&server, 3);
     let mut occupancy = pool.occupancy();
-    let _held = seat(&pool).await.expect("a seat");
+    let _held = acquire(&pool).await.expect("a connection");
     assert_eq!((pool.live(), occupancy.borrow_and_update().arrivals), (1, 1));
     server.die("gone");
     occupancy.changed().await.expect("told");
     assert_eq!((pool.live(), occupancy.borrow().lost.as_deref()), (0, Some("gone")));
-    assert!(seat(&pool).await.is_ok());
+    assert!(acquire(&pool).await.is_ok());
     assert_eq!((server.connects(), occupancy.borrow().arrivals), (2, 2));
 }
 
@@ -142,7 +145,7 @@ async fn a_server_that_closes_every_connection_at_once_leaves_none_behind() {
         if let Some(until) = pool.held_until() {
             tokio::time::sleep_until(until).await;
         }
-        let _seat = seat(&pool).await.expect("a seat");
+        let _seat = acquire(&pool).await.expect("a connection");
         server.die("go away");
         settle().await;
         assert_eq!(pool.live(), 0);
@@ -156,7 +159,7 @@ async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
     for _ in 0..5 {
         let (before, end) = (server.connects(), Instant::now() + Duration::from_mins(1));
         while Instant::now() < end {
-            match seat(&pool).await {
+            match acquire(&pool).await {
                 Ok(_seat) => server.die("died of a call"),
                 Err(Error::Connect { reason }) => {
                     assert!(reason.contains("the next one is made in"), "{reason}");
@@ -169,35 +172,35 @@ async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
         assert!((1..=11).contains(&connects), "{connects} connects in a minute");
     }
     sleep(Duration::from_mins(1)).await;
-    let grown_up = seat(&pool).await.expect("a seat");
+    let grown_up = acquire(&pool).await.expect("a connection");
     sleep(Duration::from_secs(10)).await;
     drop(grown_up);
     server.die("after a long life");
     settle().await;
-    assert!(seat(&pool).await.is_ok(), "at once");
+    assert!(acquire(&pool).await.is_ok(), "at once");
     server.die("young");
     settle().await;
-    assert!(seat(&pool).await.is_ok(), "one early death is no row");
+    assert!(acquire(&pool).await.is_ok(), "one early death is no row");
     // The pauses are random from zero on, so a single one may be over before it is checked.
     let mut deaths = 1;
     loop {
         server.die("young again");
         settle().await;
         deaths += 1;
-        if seat(&pool).await.is_err() {
+        if acquire(&pool).await.is_err() {
             break;
         }
         assert!(deaths < 6, "nobody waits after {deaths} early deaths");
     }
     pool.open();
-    assert!(seat(&pool).await.is_ok(), "an operator does not wait");
+    assert!(acquire(&pool).await.is_ok(), "an operator does not wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_all_ends_live_ones_and_begins_anew_for_who_waits() {
     let server = server();
     let (pool, shutdown) = pool_of(&server, 3);
-    let _held = seat(&pool).await.expect("a seat");
+    let _held = acquire(&pool).await.expect("a connection");
     pool.close_all().await;
     assert_eq!((pool.live(), server.live()), (0, 0));
     server.dial(Dial::AcceptAfter(Duration::from_secs(5)));
@@ -205,14 +208,14 @@ async fn close_all_ends_live_ones_and_begins_anew_for_who_waits() {
         sleep(Duration::from_secs(4)).await;
         pool.close_all().await;
     };
-    let begun = Instant::now();
-    let (seated, ()) = tokio::join!(seat(&pool), close);
+    let started = Instant::now();
+    let (seated, ()) = tokio::join!(acquire(&pool), close);
     assert!(seated.is_ok());
-    assert_eq!((begun.elapsed().as_secs(), server.live()), (9, 1), "the connect of before was dropped");
+    assert_eq!((started.elapsed().as_secs(), server.live()), (9, 1), "the connect of before was dropped");
     shutdown.begin();
     settle().await;
     assert_eq!(server.live(), 0);
-    assert_eq!(seat(&pool).await.err(), Some(Error::Unavailable { state: "shutting down" }));
+    assert_eq!(acquire(&pool).await.err(), Some(Error::Unavailable { state: "shutting down" }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,9 +228,9 @@ async fn a_shut_pool_lets_nobody_in_until_it_opens() {
         pool.shut("disconnected");
         pool.close_all().await;
     };
-    let (waited, ()) = tokio::join!(seat(&pool), shut);
+    let (waited, ()) = tokio::join!(acquire(&pool), shut);
     assert_eq!(waited.err(), Some(Error::Unavailable { state: "disconnected" }));
     server.dial(Dial::Accept);
     pool.open();
-    assert!(seat(&pool).await.is_ok());
+    assert!(acquire(&pool).await.is_ok());
 }

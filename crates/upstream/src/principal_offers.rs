@@ -321,10 +321,10 @@ mod tests {
                 offers.learn(&login(&name, "ada"), &"s".into(), &offer(&format!("t{name}"), bytes));
             }
             let known = |number: &usize| offers.of(&login(&number.to_string(), "ada")).is_some();
-            let kept: Vec<usize> = (0..count).filter(known).collect();
-            assert!((least..=MAX_PRINCIPALS).contains(&kept.len()), "{bytes}: {}", kept.len());
-            assert_eq!(kept.last(), Some(&(count - 1)));
-            assert_eq!(kept[0], count - kept.len(), "the oldest are gone");
+            let stored: Vec<usize> = (0..count).filter(known).collect();
+            assert!((least..=MAX_PRINCIPALS).contains(&stored.len()), "{bytes}: {}", stored.len());
+            assert_eq!(stored.last(), Some(&(count - 1)));
+            assert_eq!(stored[0], count - stored.len(), "the oldest are gone");
             assert!(offers.to_stored().bytes().len() < MAX_BYTES + 256 * MAX_PRINCIPALS);
         }
     }

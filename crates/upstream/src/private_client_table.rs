@@ -125,7 +125,7 @@ impl PrivateClients {
         }
         let (events, heard) = Events::of_server(Arc::default(), Arc::clone(&self.signs));
         let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
-        let affinity = affinity.attended();
+        let affinity = affinity.with_senders();
         let demand = watch::Sender::new(Demand { count: 0, since: Some(Instant::now()) });
         let (lists, read, hurry) =
             (watch::Sender::new(ListSource::Shared), watch::Sender::new(0), Notify::new());
@@ -163,12 +163,12 @@ impl PrivateClients {
         may_leave
     }
 
-    /// Returns when to read lists that may be read from `wanted` on, and take `cost` of the server's time for that. All
+    /// Returns when to read lists that may be read from `from` on, and take `cost` of the server's time for that. All
     /// clients share this time.
-    pub(super) fn read_at(&self, wanted: Instant, cost: Duration) -> Instant {
+    pub(super) fn read_at(&self, from: Instant, cost: Duration) -> Instant {
         // Nothing panics while it is held.
         let mut next = self.next_read.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = wanted.max(*next);
+        let at = from.max(*next);
         *next = at + cost;
         at
     }

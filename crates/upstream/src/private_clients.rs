@@ -3,7 +3,7 @@
 //!
 //! Invariants: one task for each client of a server. Messages of the server on the connection reach this
 //! client alone. A client's first request waits until the lists were read and the server has the answers to what it
-//! asked at its start. That takes at most [`PATIENCE`] after the connect began. A failed connect is not repeated
+//! asked at its start. That takes at most [`LIST_WAIT`] after the connect began. A failed connect is not repeated
 //! for [`RETRY_AFTER`], unless Switchyard itself closed the connection. When a connection closes, the offer stays
 //! published for [`LINGER`], for requests that look a name up at that moment. It is withdrawn before a client can get
 //! another task, so a late withdrawal never removes a newer offer.
@@ -21,14 +21,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Upstream;
-use super::connection::{Call, Connection, Event, Outlet};
+use super::connection::{Call, Connection, Event, EventSender};
 use super::deadline::Deadline;
 use super::discover;
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
 use super::private_client_table::{ListSource, PrivateClient, WaitFor};
-use super::private_lists::{PATIENCE, Reading};
+use super::private_lists::{LIST_WAIT, Reading};
 use super::refresh;
 use super::state_signs::StateSign;
 use crate::session_affinity::Affinity;
@@ -52,21 +52,21 @@ const LINGER: Duration = Duration::from_secs(10);
 
 impl Upstream {
     /// Whether the first request of `affinity`, whose client declares `capabilities`, has to wait
-    /// ([`Upstream::attend`]).
-    pub fn has_to_attend(&self, affinity: &Affinity, capabilities: &Raw) -> bool {
+    /// ([`Upstream::open_session`]).
+    pub fn needs_own_session(&self, affinity: &Affinity, capabilities: &Raw) -> bool {
         let is_settled = |client: Arc<PrivateClient>| client.outcome.borrow().is_some();
         self.config.enabled
             && self.pool.is_private_to(affinity, capabilities)
-            && !self.pool.attended.get(affinity).is_some_and(is_settled)
+            && !self.pool.private_clients.get(affinity).is_some_and(is_settled)
     }
 
     /// Connects for the client that `call` describes, if it has connections of its own. Waits for what is `awaited`: a
     /// connection until its lists were read and the server has the answers to what it asked at its start. A failure shows
     /// with the next call.
-    pub async fn attend(&self, call: &Call, awaited: WaitFor) {
-        let has_to = |affinity: &&Affinity| self.has_to_attend(affinity, &call.sender.capabilities);
+    pub async fn open_session(&self, call: &Call, awaited: WaitFor) {
+        let has_to = |affinity: &&Affinity| self.needs_own_session(affinity, &call.sender.capabilities);
         let Some(affinity) = call.affinity.as_ref().filter(has_to) else { return };
-        let (client, new) = self.pool.attended.enter(affinity);
+        let (client, new) = self.pool.private_clients.enter(affinity);
         if let Some((heard, upstream)) = new.zip(self.me.upgrade()) {
             let task = PrivateClientTask {
                 upstream,
@@ -87,7 +87,7 @@ impl Upstream {
             self.group.spawn_until_end(task.run(heard));
         }
         let mut outcome = client.outcome.subscribe();
-        let begun = client.demand.borrow().since.unwrap_or_else(Instant::now);
+        let started = client.demand.borrow().since.unwrap_or_else(Instant::now);
         let mut lists = client.lists.subscribe();
         let is_done = async {
             tokio::select! {
@@ -96,7 +96,7 @@ impl Upstream {
             }
         };
         // After this time the task continues, but no request waits for it.
-        let _ = timeout_at(begun + PATIENCE, is_done).await;
+        let _ = timeout_at(started + LIST_WAIT, is_done).await;
     }
 
     /// Requests log lines of `level` and above on the private connection of `affinity`, if there is one.
@@ -108,7 +108,7 @@ impl Upstream {
     /// The client has no session, so it gets the server request during a call.
     pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<PrivateClient>> {
         let affinity = call.affinity.as_ref().filter(|affinity| affinity.ends_when_idle())?;
-        let client = self.pool.attended.get(affinity)?;
+        let client = self.pool.private_clients.get(affinity)?;
         let is_asked = client.affinity.requests()?.borrow().1 > 0;
         let can_ask =
             [method::TOOLS_CALL, method::PROMPTS_GET, method::RESOURCES_READ].contains(&&*call.method);
@@ -120,14 +120,14 @@ impl Upstream {
     pub(super) async fn answer_first(
         &self,
         client: &PrivateClient,
-        (call, outlet): (&Call, &Outlet),
+        (call, event_sender): (&Call, &EventSender),
         deadline: Deadline,
     ) {
         let Some(mut requests) = client.affinity.requests() else { return };
-        let _loan = client.affinity.lend_during_call(outlet, call.owner, &call.sender.capabilities);
+        let _loan = client.affinity.lend_during_call(event_sender, call.owner, &call.sender.capabilities);
         let answered = pin!(requests.wait_for(|(_, open)| *open == 0));
         // The channel stays open while the affinity is held. If no answer comes in time, the call reports that.
-        if Frame::until(deadline).limit(outlet, answered).await.is_some() {
+        if Frame::until(deadline).limit(event_sender, answered).await.is_some() {
             self.apply(&client.affinity).await;
         }
     }
@@ -137,7 +137,7 @@ impl Upstream {
         let Some(connection) = self.pool.private_connection(affinity) else { return };
         // When this is answered, the server has read all earlier messages.
         let ping = Call::of_gateway(connection.peer().version.health_method(), None);
-        let _ = timeout(PATIENCE, connection.request(&ping, &Outlet::none())).await;
+        let _ = timeout(LIST_WAIT, connection.request(&ping, &EventSender::none())).await;
         sleep(APPLIES).await;
     }
 }
@@ -160,15 +160,15 @@ impl PrivateClientTask {
     async fn run(mut self, mut heard: mpsc::Receiver<Event>) {
         let affinity = self.affinity.clone();
         tokio::select! {
-            () = self.attend(&mut heard) => {}
+            () = self.serve_client(&mut heard) => {}
             () = affinity.ended() => self.withdraw().await,
         }
-        self.upstream.pool.attended.leave(&self.client);
+        self.upstream.pool.private_clients.leave(&self.client);
         self.client.outcome.send_replace(Some(false)); // nobody waits for this task any more
     }
 
     /// Serves the client as long as it sends requests or has subscriptions. At the end its offer is withdrawn.
-    async fn attend(&mut self, heard: &mut mpsc::Receiver<Event>) {
+    async fn serve_client(&mut self, heard: &mut mpsc::Receiver<Event>) {
         loop {
             let closings = self.upstream.pool.closings();
             self.offer_remembered().await;
@@ -211,7 +211,7 @@ impl PrivateClientTask {
         client.outcome.send_replace(None);
         if client.watches.count() == 0 && self.is_quiet_after(seen).await {
             self.withdraw().await;
-            return pool.attended.leave_unless_needed(client, seen);
+            return pool.private_clients.leave_unless_needed(client, seen);
         }
         client.demand.send_modify(|demand| _ = demand.since.get_or_insert_with(Instant::now));
         false
@@ -228,9 +228,9 @@ impl PrivateClientTask {
 
     /// Connects, reads the lists, and waits for the answers to what the server asked at its start.
     async fn begin(&mut self, heard: &mut mpsc::Receiver<Event>) -> Result<Arc<dyn Connection>, Error> {
-        let asked_before = self.affinity.requests().map_or(0, |requests| requests.borrow().0);
+        let requests_before = self.affinity.requests().map_or(0, |requests| requests.borrow().0);
         self.read().await?;
-        self.settle(asked_before).await;
+        self.settle(requests_before).await;
         let mut is_changed = false;
         while let Ok(event) = heard.try_recv() {
             is_changed |= self.hear(event).await;
@@ -243,7 +243,7 @@ impl PrivateClientTask {
     }
 
     /// If the client has roots, waits until it has answered the server requests that belong to no call.
-    async fn settle(&self, asked_before: u64) {
+    async fn settle(&self, requests_before: u64) {
         let Some(mut requests) = self.affinity.requests() else { return };
         if self.call.sender.capabilities.get("roots").is_none() {
             return;
@@ -256,13 +256,14 @@ impl PrivateClientTask {
         };
         // The channel stays open while the affinity is held. After this time the server itself waits for late
         // answers.
-        let asked = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await.is_ok();
-        if !asked {
-            signs.note_quiet_start();
+        let has_requested =
+            timeout(grace, requests.wait_for(|(all, _)| *all > requests_before)).await.is_ok();
+        if !has_requested {
+            signs.record_quiet_start();
         }
         // A client without a session gets the server request during its first call. Programs answer none.
-        if asked && self.affinity.reached().is_some() {
-            let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
+        if has_requested && self.affinity.reached().is_some() {
+            let _ = timeout(LIST_WAIT, requests.wait_for(|(_, open)| *open == 0)).await;
             self.upstream.apply(&self.affinity).await;
         }
     }
@@ -333,9 +334,9 @@ impl PrivateClientTask {
                 () = &mut subscribing => return,
                 Some(event) = heard.recv() => {
                     if self.hear(event).await && due.is_none() {
-                        let wanted = (Instant::now() + DEBOUNCE).max(self.last_read + self.gap);
+                        let earliest = (Instant::now() + DEBOUNCE).max(self.last_read + self.gap);
                         let cost = self.offer.as_ref().map_or(Duration::ZERO, |offer| refresh::cost(offer.bytes));
-                        due = Some(self.upstream.pool.attended.read_at(wanted, cost));
+                        due = Some(self.upstream.pool.private_clients.read_at(earliest, cost));
                     }
                 }
                 () = self.client.hurry.notified() => due = Some(Instant::now()),
@@ -350,7 +351,7 @@ impl PrivateClientTask {
                 }
                 Ok(()) = next_change(&mut roots) => {
                     let changed = Notification { method: method::ROOTS_LIST_CHANGED.into(), params: None };
-                    connection.tell(&changed).await;
+                    connection.notify(&changed).await;
                 }
             }
         }
@@ -359,7 +360,7 @@ impl PrivateClientTask {
     /// Tells the client of changes that the server announced without one that shows in the lists.
     fn pass_on(&self, announced: Lists) {
         for list in announced.iter() {
-            self.affinity.tell(Notification { method: list.changed().into(), params: None });
+            self.affinity.notify(Notification { method: list.changed().into(), params: None });
         }
     }
 

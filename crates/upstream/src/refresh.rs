@@ -56,8 +56,8 @@ fn good_for(offer: &Offer) -> Option<Duration> {
     let peer = &offer.peer;
     let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(*kind));
     if peer.version.is_modern() {
-        let said = silent.filter_map(|kind| offer.caching(kind));
-        said.map(|caching| Duration::from_millis(caching.ttl_ms)).min()
+        let hints = silent.filter_map(|kind| offer.caching(kind));
+        hints.map(|caching| Duration::from_millis(caching.ttl_ms)).min()
     } else {
         // It did not declare a time, so Switchyard chooses one.
         silent.filter(|kind| peer.has(*kind)).map(|_| Duration::ZERO).min()
@@ -105,18 +105,18 @@ mod tests {
         let (mut refresh, mut all, mut before) = (Refresh::default(), Vec::new(), None);
         for _ in 0..times {
             refresh.was_read(offer, before);
-            let begun = Instant::now();
-            while !refresh.is_due() && begun.elapsed() < Duration::from_hours(2) {
+            let started = Instant::now();
+            while !refresh.is_due() && started.elapsed() < Duration::from_hours(2) {
                 tokio::time::advance(Duration::from_secs(1)).await;
             }
-            all.push(begun.elapsed().as_secs());
+            all.push(started.elapsed().as_secs());
             before = Some(offer);
         }
         all
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_announces_nothing_is_asked_again_ever_more_seldom() {
+    async fn server_that_announces_nothing_is_asked_at_growing_intervals() {
         let modern = Version::V2026_07_28;
         let silent = json!({"tools": {}});
         assert_eq!(readings(&offer(modern, &silent, 0), 6).await, [30, 60, 120, 240, 480, 600]);

@@ -14,7 +14,7 @@ use futures_util::future::select;
 use tokio::time::timeout;
 
 use super::config::{Sharing, Start, Transport};
-use super::connection::{Call, Outlet};
+use super::connection::{Call, EventSender};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::Error;
@@ -22,7 +22,7 @@ use super::frame::Frame;
 use super::offer::Offer;
 use super::principal_offers::PrincipalOffers;
 use super::private_client_table::{Demand, ListSource, PrivateClient, WaitFor};
-use super::private_lists::PATIENCE;
+use super::private_lists::LIST_WAIT;
 use super::state_signs::StateSign;
 use super::status::State;
 use super::{Upstream, pool};
@@ -59,12 +59,12 @@ impl Upstream {
         }
         if let Some(stored) = &remembered.offer {
             let Some(offer) = self.restored(stored) else { return };
-            self.facts.remembers(&offer, remembered.read_at);
+            self.stats.remembers(&offer, remembered.read_at);
         }
         self.signs().restore(&remembered.signs);
         if self.starts_on_demand() {
-            self.facts.set_state(State::Idle);
-            self.facts.set_resting(true);
+            self.stats.set_state(State::Idle);
+            self.stats.set_resting(true);
         }
     }
 
@@ -111,18 +111,18 @@ impl Upstream {
 
     /// Whether its offer is that of an earlier run.
     pub fn is_remembered(&self) -> bool {
-        self.facts.reported().remembered_at.is_some()
+        self.stats.reported().remembered_at.is_some()
     }
 
     /// When its offer was read last, in this run or an earlier one.
     fn read_at(&self) -> Option<SystemTime> {
-        let reported = self.facts.reported();
+        let reported = self.stats.reported();
         reported.remembered_at.or(reported.read_at)
     }
 
     /// Whether the tools of the connection that the next call of `affinity` uses were not read yet.
     pub fn is_unread(&self, affinity: Option<&Affinity>) -> bool {
-        if let Some(client) = affinity.and_then(|affinity| self.pool.attended.get(affinity)) {
+        if let Some(client) = affinity.and_then(|affinity| self.pool.private_clients.get(affinity)) {
             return *client.lists.borrow() != ListSource::Connection;
         }
         self.is_unread_by_all()
@@ -139,17 +139,23 @@ impl Upstream {
 
     /// Starts the server if it does not run, and waits until its offer to the client of `call` was read and published to the
     /// manager.
-    pub async fn read_first(&self, call: &Call, deadline: Deadline, outlet: &Outlet) -> Result<(), Error> {
+    pub async fn read_first(
+        &self,
+        call: &Call,
+        deadline: Deadline,
+        event_sender: &EventSender,
+    ) -> Result<(), Error> {
         let mut frame = Frame::until(deadline);
         let read = pin!(async {
             tokio::select! {
                 biased;
                 read = self.read_for(call) => read,
-                never = self.report_start(outlet) => match never {},
+                never = self.report_start(event_sender) => match never {},
             }
         });
-        let result = frame.limit(outlet, read).await.unwrap_or_else(|| {
-            let reason = format!("its tools were not read within {:.1} s", frame.whole(outlet).as_secs_f64());
+        let result = frame.limit(event_sender, read).await.unwrap_or_else(|| {
+            let reason =
+                format!("its tools were not read within {:.1} s", frame.whole(event_sender).as_secs_f64());
             Err(Error::Connect { reason })
         });
         result.map_err(|error| self.secrets.redact_error(error))
@@ -157,12 +163,12 @@ impl Upstream {
 
     /// Waits until the lists were read on the connection that `call` uses.
     async fn read_for(&self, call: &Call) -> Result<(), Error> {
-        let client = || call.affinity.as_ref().and_then(|affinity| self.pool.attended.get(affinity));
+        let client = || call.affinity.as_ref().and_then(|affinity| self.pool.private_clients.get(affinity));
         let Some(before) = client() else { return self.read_running().await };
         if self.read_own(&before, call).await? {
             return Ok(());
         }
-        self.attend(call, WaitFor::Connection).await;
+        self.open_session(call, WaitFor::Connection).await;
         match client() {
             Some(next) if self.read_own(&next, call).await? => Ok(()),
             Some(_) => Err(Error::Unavailable { state: "disconnected" }),
@@ -173,13 +179,13 @@ impl Upstream {
     /// Waits until the lists on the connection of one client were read. Returns false if its task ended before that.
     async fn read_own(&self, client: &PrivateClient, call: &Call) -> Result<bool, Error> {
         // Its task reads the lists of each connection. A failed connect ends the wait.
-        drop(self.pool.seat(PoolRequest::Of(call)).await?);
+        drop(self.pool.acquire(PoolRequest::Of(call)).await?);
         client.demand.send_modify(Demand::add);
         let (mut lists, mut outcome) = (client.lists.subscribe(), client.outcome.subscribe());
         loop {
             outcome.mark_unchanged();
             let (is_read, is_there) =
-                (*lists.borrow_and_update() == ListSource::Connection, self.pool.attended.has(client));
+                (*lists.borrow_and_update() == ListSource::Connection, self.pool.private_clients.has(client));
             if is_read || !is_there {
                 return Ok(is_read && is_there);
             }
@@ -193,7 +199,7 @@ impl Upstream {
         loop {
             self.pool.check_open()?;
             // The supervisor reads the offer of each new connection.
-            let connection = self.pool.seat(PoolRequest::Own).await?;
+            let connection = self.pool.acquire(PoolRequest::Own).await?;
             let arrivals = occupancy.borrow().arrivals;
             let read = reading.wait_for(|last| last.arrival >= arrivals).await;
             let last = read.map_err(|_| Error::Unavailable { state: pool::SHUTTING_DOWN })?.clone();
@@ -214,18 +220,18 @@ impl Upstream {
     /// Connects, if that is so: the next call needs a connection anyway.
     pub async fn decide(&self) {
         if self.has_to_decide() {
-            let _ = timeout(PATIENCE, self.pool.seat(PoolRequest::Own)).await; // a failure shows with the call
+            let _ = timeout(LIST_WAIT, self.pool.acquire(PoolRequest::Own)).await; // a failure shows with the call
         }
     }
 
     /// Whether it was not tried since it was needed, or the first attempt is under way.
     fn is_expected(&self) -> bool {
-        matches!(self.facts.reported().state, State::Connecting | State::Idle)
+        matches!(self.stats.reported().state, State::Connecting | State::Idle)
     }
 
     /// Whether it is not started or connected, because nothing needs it.
     pub fn is_idle(&self) -> bool {
-        self.facts.reported().state == State::Idle
+        self.stats.reported().state == State::Idle
     }
 }
 

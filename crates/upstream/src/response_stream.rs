@@ -64,10 +64,10 @@ impl ResponseBody {
         let hold = |bytes| memory::hold(bytes, || Account::of(principal), ChargeKind::Answer);
         Ok(match self {
             Self::Buffered(Ok(result)) if result.bytes().len() >= SMALL => {
-                Self::Buffered(Ok(result.kept(hold)?))
+                Self::Buffered(Ok(result.try_map_bytes(hold)?))
             }
             Self::Buffered(Err(error)) if error.raw().bytes().len() >= SMALL => {
-                Self::Buffered(Err(error.kept(hold)?))
+                Self::Buffered(Err(error.try_map_bytes(hold)?))
             }
             small_or_flowing => small_or_flowing,
         })
@@ -100,7 +100,7 @@ pub(super) trait ResponseGuard: Send + Sync {
 /// A result that is arriving.
 pub struct ResponseStream {
     /// Parts that arrived before the reader requested them.
-    begun: VecDeque<Bytes>,
+    first_parts: VecDeque<Bytes>,
     /// None after the end, or after the stream was cut.
     source: Option<Source>,
     splice: Splice,
@@ -120,18 +120,18 @@ pub struct ResponseStream {
 }
 
 impl ResponseStream {
-    /// Streams the rest of a response from `source`, at most `left` bytes of it. `begun` has the parts that
+    /// Streams the rest of a response from `source`, at most `left` bytes of it. `first_parts` has the parts that
     /// `splice` has already returned. A message has at most `limit` bytes.
     pub(super) fn new(
         source: Source,
         splice: Splice,
-        mut begun: VecDeque<Bytes>,
+        mut first_parts: VecDeque<Bytes>,
         room: (usize, usize),
     ) -> Self {
         let (left, limit) = room;
-        begun.retain(|part| !part.is_empty());
+        first_parts.retain(|part| !part.is_empty());
         Self {
-            begun,
+            first_parts,
             source: Some(source),
             splice,
             limit,
@@ -178,11 +178,11 @@ impl ResponseStream {
             let error = Error::Cut { reason: "its reader took too long".into() };
             // This is not the server's fault, so nothing is recorded.
             if let Some(guard) = self.guard.take() {
-                told(&*guard, self.named, &error);
+                report(&*guard, self.named, &error);
             }
             return self.cut(error);
         }
-        let part = match self.begun.pop_front() {
+        let part = match self.first_parts.pop_front() {
             Some(part) => part,
             None => match ready!(self.poll_rest(cx)) {
                 Some(Ok(part)) => part,
@@ -197,10 +197,10 @@ impl ResponseStream {
     /// Returns the whole result and its ending, if it arrived in one piece, is valid, and no part of it was
     /// returned. This ends the stream.
     pub fn arrived(&mut self) -> Option<(Bytes, Bytes)> {
-        let is_here = self.begun.len() == 1 && self.source.as_ref()?.is_end_stream();
+        let is_here = self.first_parts.len() == 1 && self.source.as_ref()?.is_end_stream();
         // If the response is invalid, the next read returns the error.
         let ending = self.splice.finish().ok().filter(|_| is_here)?;
-        let result = self.begun.pop_front()?;
+        let result = self.first_parts.pop_front()?;
         self.end(&Ok(()));
         Some((result, ending))
     }
@@ -213,7 +213,7 @@ impl ResponseStream {
         let Some(guard) = guard else { return result };
         let result = result.map_err(|error| guard.redact_error(error));
         if let Err(error) = &result {
-            told(&*guard, self.named, error);
+            report(&*guard, self.named, error);
         }
         guard.finish(&result.as_ref().map(|_| ()).map_err(Clone::clone));
         result
@@ -239,7 +239,7 @@ impl ResponseStream {
     }
 
     fn cut(&mut self, error: Error) -> Poll<Option<Result<Bytes, Error>>> {
-        self.begun.clear();
+        self.first_parts.clear();
         self.end(&Err(error.clone()));
         Poll::Ready(Some(Err(error)))
     }
@@ -291,7 +291,7 @@ impl ResponseStream {
         self.source = None;
         if let Some(guard) = self.guard.take() {
             if let Err(error) = result {
-                told(&*guard, self.named, error);
+                report(&*guard, self.named, error);
             }
             guard.finish(result);
         }
@@ -299,7 +299,7 @@ impl ResponseStream {
 }
 
 /// Logs a response that was cut after its start. The client has already received a successful status.
-fn told(guard: &dyn ResponseGuard, named: Option<RequestId>, error: &Error) {
+fn report(guard: &dyn ResponseGuard, named: Option<RequestId>, error: &Error) {
     let (request_id, error) = (named.map(tracing::field::display), error.to_string());
     let (server, detail) = (guard.server(), untrusted(&error));
     let server = &*server;

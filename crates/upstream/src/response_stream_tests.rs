@@ -47,13 +47,13 @@ async fn the_parts_are_the_result() {
 /// A flow of which all that comes has come, and was taken.
 fn arrived(text: &'static str) -> ResponseStream {
     let mut splice = Splice::new(7, TERMS);
-    let begun = splice.take(&Bytes::from_static(text.as_bytes())).expect("a result");
+    let taken = splice.take(&Bytes::from_static(text.as_bytes())).expect("a result");
     let nothing = Empty::new().map_err(|never: Infallible| match never {});
-    ResponseStream::new(Box::new(nothing), splice, VecDeque::from([begun]), (CAP, CAP))
+    ResponseStream::new(Box::new(nothing), splice, VecDeque::from([taken]), (CAP, CAP))
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_come_in_one_piece_is_given_at_once_if_it_is_right() {
+async fn complete_valid_answer_is_returned_at_once() {
     let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
     let (result, ending) = flow.arrived().expect("it is all there");
     assert_eq!((&result[..], &ending[..]), (&br#"{"a":1"#[..], &b"}"[..]));
@@ -66,16 +66,16 @@ async fn what_has_come_in_one_piece_is_given_at_once_if_it_is_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_begun_or_may_go_on_is_not_all_there() {
+async fn partial_answer_is_not_complete() {
     let (mut flow, writer) = flow();
     say(&writer, r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#);
     assert_eq!(flow.arrived(), None, "nobody has looked yet, and more may come");
     drop(writer);
     assert_eq!(all(&mut flow).await, Ok(r#"{"a":1}"#.into()));
 
-    let (writer, pipe) = mpsc::unbounded_channel();
+    let (writer, receiver) = mpsc::unbounded_channel();
     let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
-    flow.source = Some(Box::new(Pipe(pipe)));
+    flow.source = Some(Box::new(Pipe(receiver)));
     assert_eq!(flow.arrived(), None, "its server may go on");
     say(&writer, "x");
     assert!(all(&mut flow).await.is_err(), "and then it is no answer");
@@ -87,8 +87,8 @@ async fn what_has_begun_or_may_go_on_is_not_all_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_is_an_error_and_never_the_end() {
-    let begun = r#"{"jsonrpc":"2.0","result":{"a":1}"#;
+async fn broken_stream_is_an_error_and_never_the_end() {
+    let start = r#"{"jsonrpc":"2.0","result":{"a":1}"#;
     for (rest, error) in [
         (Some(Ok(r#","id":8}"#)), "the answer is not a valid MCP message: it does not answer the request"),
         (Some(Ok("}")), "the answer is not a valid MCP message: it does not answer the request"),
@@ -104,7 +104,7 @@ async fn what_breaks_is_an_error_and_never_the_end() {
         ),
     ] {
         let (mut flow, writer) = flow();
-        say(&writer, begun);
+        say(&writer, start);
         assert_eq!(next(&mut flow).await, Some(Ok(Bytes::from_static(br#"{"a":1"#))));
         if let Some(rest) = rest {
             writer.send(rest).expect("somebody reads");
@@ -120,9 +120,9 @@ async fn a_server_that_is_silent_is_cut_at_the_deadline() {
     let (mut flow, writer) = flow();
     say(&writer, r#"{"jsonrpc":"2.0","result":{"a":1"#);
     assert!(matches!(next(&mut flow).await, Some(Ok(_))));
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(next(&mut flow).await, Some(Err(Error::TimedOut { after: LEFT })));
-    assert_eq!(begun.elapsed(), LEFT);
+    assert_eq!(started.elapsed(), LEFT);
     assert!(writer.is_closed(), "the connection was let go");
 }
 
@@ -130,8 +130,8 @@ async fn a_server_that_is_silent_is_cut_at_the_deadline() {
 async fn drops_of_an_answer_win_no_time() {
     let (mut flow, writer) = flow();
     say(&writer, r#"{"jsonrpc":"2.0","result":{"a":"#);
-    let begun = Instant::now();
-    let cut = async { (all(&mut flow).await, begun.elapsed()) };
+    let started = Instant::now();
+    let cut = async { (all(&mut flow).await, started.elapsed()) };
     let (cut, ()) = tokio::join!(cut, async {
         for _ in 0..6 {
             tokio::time::sleep(Duration::from_secs(3)).await;
@@ -145,9 +145,9 @@ async fn drops_of_an_answer_win_no_time() {
 async fn parts_of_an_answer_extend_the_time_up_to_the_last_moment() {
     let (mut flow, writer) = flow();
     say(&writer, r#"{"jsonrpc":"2.0","result":{"a":"#);
-    let begun = Instant::now();
-    flow.clock.moves = Some(Moves { idle: LEFT, last: begun + LEFT * 3 });
-    let cut = async { (all(&mut flow).await.is_err(), begun.elapsed()) };
+    let started = Instant::now();
+    flow.clock.moves = Some(Moves { idle: LEFT, last: started + LEFT * 3 });
+    let cut = async { (all(&mut flow).await.is_err(), started.elapsed()) };
     let (cut, ()) = tokio::join!(cut, async {
         for _ in 0..20 {
             tokio::time::sleep(LEFT / 2).await;

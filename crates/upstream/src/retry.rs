@@ -163,9 +163,9 @@ impl Attempts<'_> {
         let pause = match after(error, self.kind) {
             Next::Answer => return None,
             Next::Again => full_jitter(ceiling(config.delay, config.max_delay, self.extra)),
-            Next::Pace(asked) if asked > LONGEST_RETRY_AFTER => return None,
+            Next::Pace(requested) if requested > LONGEST_RETRY_AFTER => return None,
             // Wait at least as long as asked, and add a random time so that callers do not return together.
-            Next::Pace(asked) => asked + full_jitter(asked / 10),
+            Next::Pace(requested) => requested + full_jitter(requested / 10),
         };
         let worth_it = self.extra < config.attempts
             && Instant::now() + pause < deadline

@@ -35,13 +35,13 @@ fn refused_by_ourselves_is_the_answer() {
 }
 
 #[test]
-fn what_was_not_sent_is_sent_again() {
+fn request_that_was_not_sent_is_sent_again() {
     row(&Error::Connect { reason: text() }, [true; 3]);
     row(&Error::NotSent { reason: text() }, [true; 3]);
 }
 
 #[test]
-fn what_died_before_an_answer_is_repeated_only_where_that_is_harmless() {
+fn unanswered_request_is_repeated_only_if_that_is_harmless() {
     row(&Error::Lost { reason: text() }, [true, true, false]);
 }
 
@@ -151,12 +151,12 @@ async fn no_pause_reaches_the_deadline() {
 // RULES R32
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured_up_to_half_a_minute() {
-    for asked in [0, 1, 30] {
+    for requested in [0, 1, 30] {
         let retries = Retries::new(POLICY);
         let pause =
-            retries.begin(RetrySafety::Unsafe).pause_after(&status(429, Some(asked)), in_an_hour(), None);
-        let (pause, asked) = (pause.expect("paced"), Duration::from_secs(asked));
-        assert!(pause >= asked && pause <= asked * 11 / 10, "{pause:?} for {asked:?}");
+            retries.begin(RetrySafety::Unsafe).pause_after(&status(429, Some(requested)), in_an_hour(), None);
+        let (pause, requested) = (pause.expect("paced"), Duration::from_secs(requested));
+        assert!(pause >= requested && pause <= requested * 11 / 10, "{pause:?} for {requested:?}");
     }
     let retries = Retries::new(POLICY);
     let mut attempts = retries.begin(RetrySafety::Read);
@@ -165,7 +165,7 @@ async fn retry_after_is_honoured_up_to_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_breaker_that_will_refuse() {
+async fn retry_does_not_wait_for_a_breaker_that_will_refuse() {
     let retries = Retries::new(POLICY);
     let mut attempts = retries.begin(RetrySafety::Read);
     let error = Error::Connect { reason: text() };

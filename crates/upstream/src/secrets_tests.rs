@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::super::fake::{Answer, Fake, config, tool_call};
-use super::super::{Outlet, Upstream};
+use super::super::{EventSender, Upstream};
 use super::search::{BLANK, SHORTEST};
 use super::*;
 use crate::token_file::TokenFile;
@@ -64,7 +64,7 @@ async fn a_token_in_a_file_is_blanked_and_so_is_the_one_before_it_that_was_refus
 }
 
 #[test]
-fn of_a_variable_that_is_passed_on_what_is_secret_is_blanked_and_hosts_and_paths_are_not() {
+fn secrets_in_a_passed_variable_are_blanked_and_hosts_and_paths_are_not() {
     let known = |name: &str, value: &str| -> Secrets { Secrets::new(&in_variable(name, value)) };
     let proxy = known("HTTPS_PROXY", "http://someone:s3cr3t-key@proxy:3128");
     assert_eq!(
@@ -78,7 +78,7 @@ fn of_a_variable_that_is_passed_on_what_is_secret_is_blanked_and_hosts_and_paths
 }
 
 #[test]
-fn of_two_secrets_the_longer_is_blanked_as_a_whole() {
+fn longer_of_two_secrets_is_blanked_as_a_whole() {
     let secrets = secrets(&[KEY, "--key=s3cr3t-key:more", KEY]);
     assert_eq!(secrets.redact("unknown --key=s3cr3t-key:more (s3cr3t-key)"), "unknown *** (***)");
 }
@@ -90,8 +90,8 @@ fn a_secret_is_found_escaped_and_where_it_was_cut() {
     assert_eq!(secrets.redact(&shown(&format!("bad {odd} {odd}"))), "bad *** ***");
     assert_eq!(secrets.redact(&format!("{:?}", format!("bad {odd}"))), "\"bad ***\"");
     for (room, end) in [(0, "…"), (5, "s3cr3…"), (6, "***…"), (9, "***…")] {
-        let said = secrets.redact(&shown(&format!("{}{KEY}", "x".repeat(200 - room))));
-        assert!(said.ends_with(&format!("x{end}")), "{room}: {said}");
+        let text = secrets.redact(&shown(&format!("{}{KEY}", "x".repeat(200 - room))));
+        assert!(text.ends_with(&format!("x{end}")), "{room}: {text}");
     }
     let many = "s3cr3t-k…".repeat(3);
     assert_eq!(secrets.redact(&many), "***…***…***…");
@@ -105,10 +105,10 @@ fn lines_of_a_secret_are_secret_and_its_last_line_break_is_none_of_it() {
 }
 
 #[test]
-fn what_is_sent_to_a_url_is_secret_and_where_it_leads_is_not() {
+fn query_of_a_url_is_secret_and_its_host_is_not() {
     let headers = [("authorization", "Bearer tok-123456"), ("x-key", "key-123456")];
     let secrets = of_url("https://someone:pass%20word@example.org/mcp?key=in%20query&bare-1234", &headers);
-    for said in [
+    for text in [
         "tok-123456",
         "Bearer tok-123456",
         "key-123456",
@@ -120,7 +120,7 @@ fn what_is_sent_to_a_url_is_secret_and_where_it_leads_is_not() {
         "in%20query",
         "bare-1234",
     ] {
-        assert_eq!(secrets.redact(&format!("bad: {said}!")), "bad: ***!", "{said}");
+        assert_eq!(secrets.redact(&format!("bad: {text}!")), "bad: ***!", "{text}");
     }
     assert_eq!(secrets.redact("https://example.org/mcp"), "https://example.org/mcp");
 }
@@ -147,8 +147,8 @@ fn every_failure_with_words_is_covered() {
 #[tokio::test(start_paused = true)]
 async fn neither_the_state_of_a_server_nor_the_failure_of_a_call_tells_its_key() {
     let server = Fake::new(Version::V2025_11_25);
-    let said = format!("Incorrect API key provided: {KEY}");
-    let refusal = ErrorObject::new(-32001, &said);
+    let text = format!("Incorrect API key provided: {KEY}");
+    let refusal = ErrorObject::new(-32001, &text);
     let answer = Answer::Reply(Err(refusal.clone()));
     server.answer(move |call| (call.method == method::TOOLS_LIST).then(|| answer.clone()));
     let (shutdown, (sender, mut updates)) = (Shutdown::new(), mpsc::channel(4));
@@ -163,19 +163,19 @@ async fn neither_the_state_of_a_server_nor_the_failure_of_a_call_tells_its_key()
     let error = upstream.reconnect(deadline()).await.expect_err("it refuses");
     assert!(error.to_string().contains("***") && !error.to_string().contains(KEY), "{error}");
 
-    server.answer_calls(Answer::Fail(Error::Cut { reason: said.clone() }));
+    server.answer_calls(Answer::Fail(Error::Cut { reason: text.clone() }));
     let call = tool_call(Effect::Unsafe);
-    let error = upstream.call(&call, deadline(), &Outlet::none()).await.expect_err("it is cut");
+    let error = upstream.call(&call, deadline(), &EventSender::none()).await.expect_err("it is cut");
     assert_eq!(error.to_string(), "the answer was cut off: Incorrect API key provided: ***");
     assert!(last_error(&upstream).contains("***"));
 
     // The result of a call is passed to its caller unchanged.
     server.answer_calls(Answer::Reply(Err(refusal.clone())));
-    let answered = upstream.call(&call, deadline(), &Outlet::none()).await.expect("it answers");
+    let answered = upstream.call(&call, deadline(), &EventSender::none()).await.expect("it answers");
     assert_eq!(answered.body.as_buffered(), Some(&Err(refusal)));
 
     upstream.connect(deadline()).await.expect("it lists now");
-    server.die(&said);
+    server.die(&text);
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!(last_error(&upstream), "the connection closed: Incorrect API key provided: ***");
     shutdown.begin();

@@ -5,7 +5,7 @@
 //! capabilities once for all its calls. That affinity ends when it is idle. A server reaches the client of a
 //! session outside of calls too: log lines go to the session, and server requests to a stream that the client
 //! reads ([`Affinity::lend`]). Invariants: a server request never goes to another client. Each outlet is
-//! lent for as long as its [`OutletLoan`] is kept.
+//! lent for as long as its [`SenderLoan`] is kept.
 //!
 //! Not here: the client of a single call ([`super::Owner`]), and the connections (`pool`, `private`).
 
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::call_events::Outlet;
+use super::call_events::EventSender;
 use super::owner::Owner;
 use json::Raw;
 use protocol::{Era, Notification};
@@ -42,14 +42,14 @@ struct Sessionless {
     /// Whether they are programs, which use Switchyard's own connections.
     is_program: bool,
     /// Where they can receive server requests, if they have a task of their own.
-    outlets: Option<Arc<ClientOutlets>>,
+    event_senders: Option<Arc<ClientSenders>>,
 }
 
 struct AffinitySession {
     number: u64,
     ended: CancellationToken,
     client: OnceLock<Weak<dyn ClientSession>>,
-    outlets: Arc<ClientOutlets>,
+    event_senders: Arc<ClientSenders>,
     /// Changes when the client reports new roots.
     roots: watch::Sender<u64>,
     /// Servers whose shared process it called.
@@ -58,9 +58,9 @@ struct AffinitySession {
 
 /// Where a client can receive server requests outside of calls, and how many are open.
 #[derive(Debug, Default)]
-struct ClientOutlets {
+struct ClientSenders {
     /// The outlets, the newest last.
-    lent: Mutex<Vec<LentOutlet>>,
+    lent: Mutex<Vec<BorrowedSender>>,
     /// Changes with each call on a private connection and with each outlet that is lent.
     reachable: watch::Sender<u64>,
     /// Number of server requests outside of calls, and how many of them are open.
@@ -81,8 +81,8 @@ pub trait ClientSession: Send + Sync + 'static {
 
 /// An outlet on which the client of a session can receive server requests.
 #[derive(Debug, Clone)]
-pub(super) struct LentOutlet {
-    pub(super) outlet: Outlet,
+pub(super) struct BorrowedSender {
+    pub(super) event_sender: EventSender,
     pub(super) owner: Owner,
     /// The capabilities that the client declared.
     pub(super) capabilities: Raw,
@@ -92,13 +92,13 @@ pub(super) struct LentOutlet {
 }
 
 /// Lends an outlet to a session until it is dropped.
-pub struct OutletLoan {
-    outlets: Arc<ClientOutlets>,
+pub struct SenderLoan {
+    event_senders: Arc<ClientSenders>,
     number: u64,
 }
 
 /// An open server request outside of calls. Dropping it counts the request as answered.
-pub(super) struct OpenRequest(Arc<ClientOutlets>);
+pub(super) struct OpenRequest(Arc<ClientSenders>);
 
 impl Affinity {
     /// Begins a session.
@@ -107,7 +107,7 @@ impl Affinity {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             ended: CancellationToken::new(),
             client: OnceLock::new(),
-            outlets: Arc::default(),
+            event_senders: Arc::default(),
             roots: watch::Sender::new(0),
             called: Mutex::default(),
         })))
@@ -132,11 +132,16 @@ impl Affinity {
             hasher.write(capabilities.bytes());
             hasher.finish()
         });
-        Self(AffinityKind::Principal(Sessionless { principal, capabilities, is_program, outlets: None }))
+        Self(AffinityKind::Principal(Sessionless {
+            principal,
+            capabilities,
+            is_program,
+            event_senders: None,
+        }))
     }
 
     /// Whether it is that of programs.
-    pub(super) const fn is_of_program(&self) -> bool {
+    pub const fn is_of_program(&self) -> bool {
         matches!(&self.0, AffinityKind::Principal(Sessionless { is_program: true, .. }))
     }
 
@@ -173,11 +178,11 @@ impl Affinity {
     }
 
     /// Returns this affinity with a place for outlets.
-    pub(super) fn attended(&self) -> Self {
+    pub(super) fn with_senders(&self) -> Self {
         match &self.0 {
-            AffinityKind::Principal(clients) if clients.outlets.is_none() => {
+            AffinityKind::Principal(clients) if clients.event_senders.is_none() => {
                 Self(AffinityKind::Principal(Sessionless {
-                    outlets: Some(Arc::default()),
+                    event_senders: Some(Arc::default()),
                     ..clients.clone()
                 }))
             }
@@ -208,20 +213,20 @@ impl Affinity {
         }
     }
 
-    /// Lets servers ask the client on `outlet`, outside of their calls too, until the [`OutletLoan`] is dropped. `None`
+    /// Lets servers ask the client on `event_sender`, outside of their calls too, until the [`SenderLoan`] is dropped. `None`
     /// for a principal: a modern client is asked in the answers to its requests only.
-    pub fn lend(&self, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Option<OutletLoan> {
-        self.of_session().map(|session| session.outlets.lend(outlet, owner, capabilities))
+    pub fn lend(&self, event_sender: &EventSender, owner: Owner, capabilities: &Raw) -> Option<SenderLoan> {
+        self.of_session().map(|session| session.event_senders.lend(event_sender, owner, capabilities))
     }
 
     /// As [`Affinity::lend`], also for a principal, for the time of one call.
     pub(super) fn lend_during_call(
         &self,
-        outlet: &Outlet,
+        event_sender: &EventSender,
         owner: Owner,
         capabilities: &Raw,
-    ) -> Option<OutletLoan> {
-        self.outlets().map(|outlets| outlets.lend(outlet, owner, capabilities))
+    ) -> Option<SenderLoan> {
+        self.event_senders().map(|event_senders| event_senders.lend(event_sender, owner, capabilities))
     }
 
     /// Records that the client has other roots now.
@@ -250,39 +255,39 @@ impl Affinity {
 
     /// Sends the client a notification that belongs to no call. Returns false if the client cannot be
     /// reached.
-    pub fn tell(&self, notice: Notification) -> bool {
+    pub fn notify(&self, notice: Notification) -> bool {
         let client = self.client();
         client.inspect(|client| client.notice(notice)).is_some()
     }
 
     /// Returns where the client can receive server requests now.
-    pub(super) fn reached(&self) -> Option<LentOutlet> {
-        self.outlets()?.lent().last().cloned()
+    pub(super) fn reached(&self) -> Option<BorrowedSender> {
+        self.event_senders()?.lent().last().cloned()
     }
 
     /// Counts a server request outside of calls as open, even if its client can answer only later.
     pub(super) fn open_request(&self) -> Option<OpenRequest> {
-        let outlets = self.outlets()?;
-        outlets.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
-        Some(OpenRequest(Arc::clone(outlets)))
+        let event_senders = self.event_senders()?;
+        event_senders.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
+        Some(OpenRequest(Arc::clone(event_senders)))
     }
 
     /// Returns a count that changes when the client may have become reachable, or `None` for a principal
     /// without a task of their own.
     pub(super) fn reachable(&self) -> Option<&watch::Sender<u64>> {
-        self.outlets().map(|outlets| &outlets.reachable)
+        self.event_senders().map(|event_senders| &event_senders.reachable)
     }
 
     /// Returns the number of server requests outside of calls, and how many are open. Returns `None` for a
     /// principal without a task of their own.
     pub(super) fn requests(&self) -> Option<watch::Receiver<(u64, usize)>> {
-        Some(self.outlets()?.requests.subscribe())
+        Some(self.event_senders()?.requests.subscribe())
     }
 
-    fn outlets(&self) -> Option<&Arc<ClientOutlets>> {
+    fn event_senders(&self) -> Option<&Arc<ClientSenders>> {
         match &self.0 {
-            AffinityKind::Session(session) => Some(&session.outlets),
-            AffinityKind::Principal(clients) => clients.outlets.as_ref(),
+            AffinityKind::Session(session) => Some(&session.event_senders),
+            AffinityKind::Principal(clients) => clients.event_senders.as_ref(),
         }
     }
 
@@ -308,25 +313,26 @@ impl Affinity {
 /// Number of sessions so far.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-impl ClientOutlets {
-    fn lend(self: &Arc<Self>, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> OutletLoan {
+impl ClientSenders {
+    fn lend(self: &Arc<Self>, event_sender: &EventSender, owner: Owner, capabilities: &Raw) -> SenderLoan {
         static LAST_LOAN: AtomicU64 = AtomicU64::new(0);
         let number = LAST_LOAN.fetch_add(1, Ordering::Relaxed);
-        let (outlet, capabilities, over) = (outlet.clone(), capabilities.clone(), CancellationToken::new());
-        self.lent().push(LentOutlet { outlet, owner, capabilities, over, number });
+        let (event_sender, capabilities, over) =
+            (event_sender.clone(), capabilities.clone(), CancellationToken::new());
+        self.lent().push(BorrowedSender { event_sender, owner, capabilities, over, number });
         self.reachable.send_modify(|count| *count += 1);
-        OutletLoan { outlets: Arc::clone(self), number }
+        SenderLoan { event_senders: Arc::clone(self), number }
     }
 
-    fn lent(&self) -> MutexGuard<'_, Vec<LentOutlet>> {
+    fn lent(&self) -> MutexGuard<'_, Vec<BorrowedSender>> {
         // Nothing panics while the lock is held, and every write leaves a valid list.
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for OutletLoan {
+impl Drop for SenderLoan {
     fn drop(&mut self) {
-        let mut lent = self.outlets.lent();
+        let mut lent = self.event_senders.lent();
         if let Some(at) = lent.iter().position(|lent| lent.number == self.number) {
             lent.remove(at).over.cancel();
         }

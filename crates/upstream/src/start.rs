@@ -19,7 +19,7 @@ use super::rate_limit::RateLimit;
 use super::remembered::Remembered;
 use super::retry::Retries;
 use super::secrets::Secrets;
-use super::status::{Facts, State};
+use super::status::{State, Stats};
 use super::supervise::Supervisor;
 use super::supervisor_messages::{Change, Update};
 use super::watches::Watches;
@@ -68,8 +68,8 @@ impl Upstream {
         updates: mpsc::Sender<Update>,
         shutdown: &Shutdown,
     ) -> Arc<Self> {
-        let kept = Inherited::of_run(Watches::new(), remembered);
-        Self::start_with(kept, config, connector, updates, shutdown)
+        let inherited = Inherited::of_run(Watches::new(), remembered);
+        Self::start_with(inherited, config, connector, updates, shutdown)
     }
 
     /// Starts a successor for `self`, which still has to be stopped. The successor inherits the subscriptions
@@ -82,8 +82,8 @@ impl Upstream {
         updates: mpsc::Sender<Update>,
         shutdown: &Shutdown,
     ) -> Arc<Self> {
-        let kept = Inherited::of_run(Arc::clone(&self.watches), remembered);
-        Self::start_with(kept, config, connector, updates, shutdown)
+        let inherited = Inherited::of_run(Arc::clone(&self.watches), remembered);
+        Self::start_with(inherited, config, connector, updates, shutdown)
     }
 
     /// Starts a successor that is enabled if this server is not, and the other way around. It keeps the logins.
@@ -91,16 +91,16 @@ impl Upstream {
         let config = Config { enabled: !self.config.enabled, ..self.config.clone() };
         let (watches, is_switched) = (Arc::clone(&self.watches), !self.is_switched);
         let principal_offers = Arc::clone(&self.principal_offers);
-        let kept = Inherited { watches, is_switched, remembered: None, principal_offers };
-        Self::start_with(kept, config, Arc::clone(&self.pool.connector), updates, shutdown)
+        let inherited = Inherited { watches, is_switched, remembered: None, principal_offers };
+        Self::start_with(inherited, config, Arc::clone(&self.pool.connector), updates, shutdown)
     }
 
     /// Starts a successor that knows nothing of what this server offered and showed. It keeps the logins.
     pub fn start_afresh(&self, updates: mpsc::Sender<Update>, shutdown: &Shutdown) -> Arc<Self> {
         let (watches, is_switched) = (Arc::clone(&self.watches), self.is_switched);
         let principal_offers = Arc::default();
-        let kept = Inherited { watches, is_switched, remembered: None, principal_offers };
-        Self::start_with(kept, self.config.clone(), Arc::clone(&self.pool.connector), updates, shutdown)
+        let inherited = Inherited { watches, is_switched, remembered: None, principal_offers };
+        Self::start_with(inherited, self.config.clone(), Arc::clone(&self.pool.connector), updates, shutdown)
     }
 
     /// Whether an operator enabled or disabled it, against the configuration file.
@@ -138,7 +138,7 @@ impl Upstream {
             rate: config.limits.requests_per_minute.map(RateLimit::new),
             retries: Retries::new(config.retry),
             pool: Pool::new(connector, events.clone(), limits, group.clone()),
-            facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
+            stats: Stats::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
             declared,
             secrets,
             liveness,

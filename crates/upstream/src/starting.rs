@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::Upstream;
-use super::connection::{Outlet, Starting};
+use super::connection::{EventSender, Starting};
 use json::Raw;
 use protocol::{Notification, method};
 
@@ -28,14 +28,14 @@ impl Upstream {
     }
 
     /// Reports the start of the process as progress of a call, without end.
-    pub(super) async fn report_start(&self, outlet: &Outlet) -> Infallible {
+    pub(super) async fn report_start(&self, event_sender: &EventSender) -> Infallible {
         let Some(mut starting) = self.pool.connector.starting() else { return pending().await };
         let mut count = 0_i32;
         loop {
             let now = starting.borrow_and_update().clone();
             if let Some(now) = now {
                 count += 1;
-                outlet.offer(self.progress(count, &now));
+                event_sender.offer(self.progress(count, &now));
                 sleep(PACE).await;
             }
             if starting.changed().await.is_err() {

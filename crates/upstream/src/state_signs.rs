@@ -96,14 +96,14 @@ impl Default for StateSigns {
 
 impl StateSigns {
     /// Records a sign.
-    pub(super) fn note(&self, sign: StateSign) {
+    pub(super) fn record(&self, sign: StateSign) {
         self.seen.fetch_or(sign.bit(), Ordering::Relaxed);
     }
 
     /// Records the signs that an earlier program saw.
     pub(super) fn restore(&self, signs: &[StateSign]) {
         for sign in signs {
-            self.note(*sign);
+            self.record(*sign);
         }
     }
 
@@ -113,7 +113,7 @@ impl StateSigns {
     }
 
     /// Records that a client with roots began, and that the server asked it for nothing.
-    pub(super) fn note_quiet_start(&self) {
+    pub(super) fn record_quiet_start(&self) {
         self.is_quiet_at_start.store(true, Ordering::Relaxed);
     }
 
@@ -170,7 +170,7 @@ mod tests {
         let (before, after) = (Affinity::session(), Affinity::session());
         signs.called_by(&before);
         assert!(!signs.separates(&after, Some(&form)));
-        signs.note(StateSign::AsksForElicitation);
+        signs.record(StateSign::AsksForElicitation);
         assert!(!signs.separates(&before, Some(&form)) && signs.separates(&after, Some(&form)));
         assert!(!signs.separates(&after, Some(&raw("{}"))), "it cannot be asked");
         assert!(!signs.separates(&after, None), "and nobody is in the modern era");
@@ -180,7 +180,7 @@ mod tests {
         );
         signs.refused(&before);
         assert!(signs.separates(&before, Some(&form)));
-        signs.note(StateSign::ListChangedByCall);
+        signs.record(StateSign::ListChangedByCall);
         assert!(signs.separates(&after, Some(&raw("{}"))), "its lists are for each client");
         assert!(signs.separates(&after, None), "in both eras");
         assert_eq!(signs.all(), [StateSign::AsksForElicitation, StateSign::ListChangedByCall]);

@@ -35,7 +35,7 @@ impl Upstream {
 
     /// Records a sign that the server keeps state for each client, and logs it once.
     pub(super) fn note_sign(&self, sign: StateSign) {
-        self.signs().note(sign);
+        self.signs().record(sign);
         if let Some(hint) = self.hint(&[sign]).filter(|_| self.signs().has_to_tell()) {
             let (server, sign) = (&self.config.name, sign.as_str());
             tracing::warn!(%server, sign, hint, "the server keeps state for each client");
@@ -50,9 +50,9 @@ impl Upstream {
     /// How many client calls run; one if none runs and one has just ended. `calls` had ended before Switchyard's last
     /// request.
     pub(super) fn callers(&self, calls: u64) -> usize {
-        let facts = &self.facts;
+        let stats = &self.stats;
         let has_ended =
-            || facts.counters().calls > calls && facts.seen_ago().is_some_and(|ago| ago <= JUST_AFTER);
+            || stats.counters().calls > calls && stats.seen_ago().is_some_and(|ago| ago <= JUST_AFTER);
         match self.bulkhead.running() {
             0 => usize::from(has_ended()),
             running => running,

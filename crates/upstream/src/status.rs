@@ -1,6 +1,6 @@
 //! The state of one server at a moment, for operators.
 //!
-//! Calls and the supervisor write `Facts`, which are read into a [`Status`]. No call reads it to make a decision.
+//! Calls and the supervisor write `Stats`, which are read into a [`Status`]. No call reads it to make a decision.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,9 +142,9 @@ pub struct Counters {
 
 /// The recorded facts of one server.
 #[derive(Debug)]
-pub(super) struct Facts {
-    begun: Instant,
-    /// Milliseconds after `begun`, plus one; zero for never.
+pub(super) struct Stats {
+    started: Instant,
+    /// Milliseconds after `started`, plus one; zero for never.
     seen: AtomicU64,
     /// When a client call ended last, in the form of `seen`.
     used: AtomicU64,
@@ -178,10 +178,10 @@ pub(super) struct ReportedStatus {
     pub next_attempt: Option<Instant>,
 }
 
-impl Facts {
+impl Stats {
     pub(super) fn new(state: State, secrets: &Secrets) -> Self {
         Self {
-            begun: Instant::now(),
+            started: Instant::now(),
             seen: AtomicU64::new(0),
             used: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -214,7 +214,7 @@ impl Facts {
             }
             Some(error) if error.delivery() != Delivery::Answered => false,
             _ => {
-                let millis = now().saturating_duration_since(self.begun).as_millis();
+                let millis = now().saturating_duration_since(self.started).as_millis();
                 let millis = u64::try_from(millis).unwrap_or(u64::MAX - 1);
                 self.seen.store(millis + 1, Ordering::Relaxed);
                 true
@@ -242,7 +242,7 @@ impl Facts {
     /// Records the end of one client call.
     pub(super) fn called<T>(&self, result: &Result<T, Error>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let millis = u64::try_from(now().saturating_duration_since(self.begun).as_millis());
+        let millis = u64::try_from(now().saturating_duration_since(self.started).as_millis());
         self.used.store(millis.map_or(0, |millis| millis + 1), Ordering::Relaxed);
         match result {
             Ok(_) => {}
@@ -266,7 +266,7 @@ impl Facts {
         (reported.error, reported.awaits_login) = (Some((text, Instant::now())), false);
     }
 
-    /// Records that a login is required, until [`Facts::login_succeeded`].
+    /// Records that a login is required, until [`Stats::login_succeeded`].
     pub(super) fn awaits_login(&self, reason: &str) {
         self.failed(reason);
         self.lock().awaits_login = true;
@@ -296,8 +296,8 @@ impl Facts {
         (reported.offer, reported.remembered_at) = (Some(Arc::clone(offer)), Some(read_at));
     }
 
-    pub(super) const fn begun(&self) -> Instant {
-        self.begun
+    pub(super) const fn started(&self) -> Instant {
+        self.started
     }
 
     pub(super) fn will_try(&self, at: Option<Instant>) {
@@ -315,7 +315,7 @@ impl Facts {
 
     pub(super) fn seen_ago(&self) -> Option<Duration> {
         let millis = self.seen.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.begun.elapsed().saturating_sub(Duration::from_millis(millis)))
+        Some(self.started.elapsed().saturating_sub(Duration::from_millis(millis)))
     }
 
     pub(super) fn set_resting(&self, is_resting: bool) {
@@ -330,7 +330,7 @@ impl Facts {
     /// When a client call ended last.
     pub(super) fn used(&self) -> Option<Instant> {
         let millis = self.used.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.begun + Duration::from_millis(millis))
+        Some(self.started + Duration::from_millis(millis))
     }
 
     pub(super) fn counters(&self) -> Counters {

@@ -26,7 +26,7 @@ use super::COMMAND_RETRY_IN;
 use super::Upstream;
 pub(crate) use listen::ReopenPauses;
 
-use super::connection::{Call, Connection, Event, Events, Outlet};
+use super::connection::{Call, Connection, Event, EventSender, Events};
 use super::dialect::PoolRequest;
 use super::error::Error;
 use super::pool::{self, Pool};
@@ -119,14 +119,14 @@ impl SubscriptionTask {
 
     /// Reconciles the active subscriptions (`there`) with the desired ones.
     async fn align(&self, connection: &dyn Connection, there: &mut HashSet<Subject>) {
-        let wanted = self.watches.wanted();
-        let gone: Vec<Subject> = there.extract_if(|subject| !wanted.contains_key(subject)).collect();
+        let desired = self.watches.desired();
+        let gone: Vec<Subject> = there.extract_if(|subject| !desired.contains_key(subject)).collect();
         let mut requests: Vec<BoxFuture<'_, Option<Subject>>> = Vec::new();
         for subject in gone {
             requests.push(self.end(connection, subject).boxed());
         }
         let mut renewed = false;
-        for (subject, agreed) in wanted {
+        for (subject, agreed) in desired {
             if !there.contains(&subject) {
                 renewed |= agreed;
                 requests.push(self.begin(connection, subject, agreed).boxed());
@@ -161,7 +161,7 @@ impl SubscriptionTask {
             if !matches!(outcome, Ok(Ok(_)))
                 && let Some(suppressed) = RENEWALS.admit()
             {
-                let outcome = self.told(&outcome);
+                let outcome = self.describe(&outcome);
                 tracing::warn!(?subject, %outcome, suppressed, "a subscription could not be renewed");
             }
             return true;
@@ -172,7 +172,7 @@ impl SubscriptionTask {
     }
 
     /// Returns the answer of a server, for the log.
-    pub(super) fn told(&self, outcome: &WatchOutcome) -> String {
+    pub(super) fn describe(&self, outcome: &WatchOutcome) -> String {
         shown(&self.secrets.redact(&format!("{outcome:?}")))
     }
 
@@ -185,8 +185,8 @@ impl SubscriptionTask {
         // A legacy server sends task notifications without a subscription.
         let Subject::Resource(uri) = subject else { return Ok(Ok(Raw::empty_object())) };
         let call = Call::of_gateway(method, Some(Raw::of(&json!({ "uri": uri }))));
-        let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
-        let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?.collect().await?;
+        let response = timeout(self.limit, connection.request(&call, &EventSender::none())).await;
+        let reply = response.unwrap_or(Err(Error::TimedOut { after: self.limit }))?.collect().await?;
         Ok(reply.map_err(WatchRefusal::Refused))
     }
 }
@@ -205,19 +205,19 @@ impl Upstream {
             return Err(Error::CircuitOpen { retry_in });
         }
         let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
-        let begun = Instant::now();
-        let client = affinity.and_then(|affinity| self.pool.attended.get(affinity));
+        let started = Instant::now();
+        let client = affinity.and_then(|affinity| self.pool.private_clients.get(affinity));
         let watches = client.as_ref().map_or(&self.watches, |client| &client.watches);
         let (watching, mut outcome) = watches.add(principal, subject).ok_or(full)?;
         let answered = async {
             // A connection is enough, because the task subscribes on every new one.
             if client.is_none() {
-                self.pool.seat(PoolRequest::Own).await?;
+                self.pool.acquire(PoolRequest::Own).await?;
             }
             let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
             outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))
         };
-        let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
+        let late = |_| Err(Error::TimedOut { after: started.elapsed() });
         let reply = timeout_at(deadline, answered).await.unwrap_or_else(late);
         let reply = reply.map_err(|error| self.secrets.redact_error(error))?;
         Ok(reply.map(|result| (result, watching)))

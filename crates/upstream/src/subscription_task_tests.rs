@@ -101,7 +101,7 @@ async fn a_new_connection_renews_what_is_wanted_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_answers_is_the_answer() {
+async fn answer_of_the_server_settles_the_subscription() {
     let scene = Scene::legacy().await;
     scene.server.answer(|call| {
         (call.method == method::RESOURCES_SUBSCRIBE)
@@ -135,21 +135,21 @@ async fn a_modern_server_is_listened_to_without_a_gap() {
 async fn large_requests_to_listen_are_paced_by_their_size() {
     let scene = Scene::modern().await;
     let uri = |number: usize| format!("a:{number}{}", "x".repeat(8_000));
-    let (mut held, mut begun) = (Vec::new(), Instant::now());
+    let (mut held, mut started) = (Vec::new(), Instant::now());
     for number in 0..7 {
         held.push(scene.watching(&uri(number)).await);
     }
-    assert_eq!(begun.elapsed(), Duration::ZERO, "small ones are not");
-    begun = Instant::now();
+    assert_eq!(started.elapsed(), Duration::ZERO, "small ones are not");
+    started = Instant::now();
     for number in 7..20 {
         held.push(scene.watching(&uri(number)).await);
     }
-    let alone = begun.elapsed();
-    begun = Instant::now();
+    let alone = started.elapsed();
+    started = Instant::now();
     held.extend(
         futures_util::future::join_all((20..40).map(async |number| scene.watching(&uri(number)).await)).await,
     );
-    let together = begun.elapsed();
+    let together = started.elapsed();
     assert!((1_000..2_000).contains(&alone.as_millis()), "{alone:?} for 13 requests of 64 to 160 kB");
     assert!((100..600).contains(&together.as_millis()), "{together:?} for 20 changes at once");
 }
@@ -158,7 +158,7 @@ async fn large_requests_to_listen_are_paced_by_their_size() {
 async fn the_stream_before_ends_only_when_the_next_one_is_acknowledged() {
     let scene = Scene::modern().await;
     scene.server.answer(|call| (call.method == method::SUBSCRIPTIONS_LISTEN).then_some(Answer::Silence));
-    let begun = Instant::now();
+    let started = Instant::now();
     let watching = scene.watching("a:1");
     tokio::pin!(watching);
     tokio::select! {
@@ -167,7 +167,7 @@ async fn the_stream_before_ends_only_when_the_next_one_is_acknowledged() {
     }
     assert_eq!(scene.server.listening(), [TOOLS], "still open");
     let _held = watching.await;
-    assert_eq!(begun.elapsed(), SECOND * 3, "silence is consent");
+    assert_eq!(started.elapsed(), SECOND * 3, "silence is consent");
     assert!(scene.server.listening().is_empty());
 }
 

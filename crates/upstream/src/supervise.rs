@@ -221,7 +221,7 @@ impl Supervisor {
 
     async fn conclude(&mut self, done: TaskResult) {
         self.task = None;
-        self.calls = self.upstream.facts.counters().calls;
+        self.calls = self.upstream.stats.counters().calls;
         match done {
             TaskResult::Discovered(Ok(offer)) => self.on_discovered(offer).await,
             TaskResult::Discovered(Err(error)) => self.on_discovery_failed(error).await,
@@ -238,7 +238,7 @@ impl Supervisor {
         self.give_up_if_silent(&error).await;
         self.go_down(Some(&error));
         if self.upstream.is_left_until_needed() {
-            self.upstream.facts.set_state(State::Connecting);
+            self.upstream.stats.set_state(State::Connecting);
             self.become_idle(State::Failed).await;
         } else {
             self.publish(Change::State(State::Failed)).await;
@@ -261,8 +261,8 @@ impl Supervisor {
         };
         // Without a pause between the two: a call must never see this reason as that of a failed connection.
         match state {
-            State::LoginRequired => self.upstream.facts.awaits_login(&reason),
-            _ => self.upstream.facts.failed(&reason),
+            State::LoginRequired => self.upstream.stats.awaits_login(&reason),
+            _ => self.upstream.stats.failed(&reason),
         }
         self.publish(Change::State(state)).await;
         self.upstream.pool.close_all().await;
@@ -279,7 +279,7 @@ impl Supervisor {
             Phase::Up { .. } if there.live == 0 => {
                 let reason = there.lost.as_deref().unwrap_or("its last connection closed");
                 tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
-                self.upstream.facts.failed(&format!("the connection closed: {reason}"));
+                self.upstream.stats.failed(&format!("the connection closed: {reason}"));
                 self.task = None;
                 self.upstream.liveness.broken();
                 self.go_down(None);
@@ -315,14 +315,14 @@ impl Supervisor {
             self.backoff.reset();
         }
         if let Some(error) = error.filter(|error| error.delivery() != Delivery::Refused) {
-            self.upstream.facts.failed(&error.to_string());
+            self.upstream.stats.failed(&error.to_string());
         }
         self.phase = Phase::Down;
         self.arrival = self.occupancy.borrow().arrivals;
         let refused_for = self.upstream.breaker.refuses_for(None).unwrap_or_default();
         let due = self.backoff.next().max(Instant::now() + refused_for);
         self.due = self.upstream.pool.held_until().map_or(due, |held| due.max(held));
-        self.upstream.facts.will_try(Some(self.due));
+        self.upstream.stats.will_try(Some(self.due));
     }
 
     /// Schedules another reading of the offer, with a delay, because notifications come in groups.
@@ -356,7 +356,7 @@ impl Supervisor {
     /// Sends the change to the manager, unless it is a state that the manager already has.
     async fn publish(&mut self, change: Change) {
         if let Change::State(state) = &change
-            && !self.upstream.facts.set_state(*state)
+            && !self.upstream.stats.set_state(*state)
             && *state != State::Connecting
         {
             return;

@@ -1,7 +1,7 @@
 //! Servers that are down, come up, change, die and hang, seen through the events that the manager receives.
 
 use super::super::fake::{Answer, Dial, Fake, config, tool_call};
-use super::super::{Config, Outlet};
+use super::super::{Config, EventSender};
 use super::*;
 use protocol::feature::Effect;
 use protocol::{ErrorObject, Version, method};
@@ -50,8 +50,8 @@ impl Scene {
     }
 
     /// Waits for the state; other news before it is skipped.
-    pub(super) async fn until(&mut self, wanted: State) {
-        while !matches!(self.next().await, Change::State(state) if state == wanted) {}
+    pub(super) async fn until(&mut self, expected: State) {
+        while !matches!(self.next().await, Change::State(state) if state == expected) {}
     }
 
     /// Lets time pass while the manager reads on.
@@ -65,7 +65,7 @@ impl Scene {
 
     async fn call(&self) -> Result<protocol::Reply, Error> {
         let call = tool_call(Effect::Unsafe);
-        let answered = self.upstream.call(&call, in_seconds(30), &Outlet::none()).await;
+        let answered = self.upstream.call(&call, in_seconds(30), &EventSender::none()).await;
         answered?.body.collect().await
     }
 }
@@ -78,9 +78,9 @@ fn in_seconds(seconds: u64) -> Instant {
 async fn a_server_that_is_down_at_start_appears_when_it_comes_up() {
     let server = Fake::new(Version::V2026_07_28);
     server.dial(Dial::Refuse);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut scene = Scene::of(server, |_| {});
-    assert_eq!(begun.elapsed(), Duration::ZERO, "the start is not delayed");
+    assert_eq!(started.elapsed(), Duration::ZERO, "the start is not delayed");
     scene.until(State::Failed).await;
     let status = scene.upstream.status();
     assert_eq!((status.state, status.last_error.as_deref()), (State::Failed, Some("connection refused")));
@@ -122,7 +122,7 @@ async fn a_crash_loop_is_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_dies_of_being_asked_is_not_asked_in_a_loop() {
+async fn server_that_exits_on_probe_is_not_probed_in_a_loop() {
     let server = Fake::new(Version::V2025_11_25);
     server.answer(|call| (call.method == method::TOOLS_LIST).then_some(Answer::Die));
     let mut scene = Scene::of(server, |config| config.breaker.threshold = u32::MAX);
@@ -151,7 +151,7 @@ async fn an_open_breaker_is_waited_for_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_dies_after_a_good_while_is_back_within_a_second() {
+async fn server_that_exits_after_a_long_run_is_back_within_a_second() {
     let mut scene = Scene::ready().await;
     for _ in 0..30 {
         scene.wait(Duration::from_mins(2)).await;
@@ -170,9 +170,9 @@ async fn a_hung_handshake_has_a_deadline() {
     let server = Fake::new(Version::V2025_11_25);
     server.dial(Dial::Hang);
     let mut scene = Scene::of(server, |config| config.max_timeout = Duration::from_mins(2));
-    let begun = Instant::now();
+    let started = Instant::now();
     scene.until(State::Failed).await;
-    assert_eq!(begun.elapsed().as_secs(), 120);
+    assert_eq!(started.elapsed().as_secs(), 120);
     assert!(scene.upstream.status().last_error.expect("told").contains("no handshake within 120.0 s"));
     scene.server.dial(Dial::AcceptAfter(Duration::from_secs(5)));
     assert_eq!(scene.next_offer().await, ["echo"]);
@@ -209,14 +209,14 @@ async fn a_refusal_to_list_is_no_fault_and_keeps_the_old_offer() {
 async fn swarms_of_change_notices_are_one_discovery() {
     let mut scene = Scene::ready().await;
     scene.wait(Duration::from_secs(5)).await;
-    let (lists, said) = (scene.server.executed(method::TOOLS_LIST), Instant::now());
+    let (lists, sent_at) = (scene.server.executed(method::TOOLS_LIST), Instant::now());
     scene.server.tools(&["echo", "more"]);
     for _ in 0..100 {
         scene.server.say_changed();
         tokio::task::yield_now().await;
     }
     assert_eq!(scene.next_offer().await, ["echo", "more"]);
-    assert!(said.elapsed() < Duration::from_secs(1), "soon enough for who listens");
+    assert!(sent_at.elapsed() < Duration::from_secs(1), "soon enough for who listens");
     scene.wait(Duration::from_secs(5)).await;
     assert_eq!(scene.server.executed(method::TOOLS_LIST) - lists, 1);
 }
@@ -296,9 +296,9 @@ async fn a_server_busy_with_a_long_call_is_left_to_it() {
     });
     let upstream = Arc::clone(&scene.upstream);
     let call = tool_call(Effect::Unsafe);
-    let (outlet, deadline) = (Outlet::none(), in_seconds(600));
+    let (event_sender, deadline) = (EventSender::none(), in_seconds(600));
     let (result, _) =
-        tokio::join!(upstream.call(&call, deadline, &outlet), scene.wait(Duration::from_mins(9)));
+        tokio::join!(upstream.call(&call, deadline, &event_sender), scene.wait(Duration::from_mins(9)));
     assert!(result.is_ok());
     let pings = scene.server.executed(method::PING);
     assert!(pings <= 1, "{pings} pings while it was busy");
@@ -315,11 +315,14 @@ async fn disconnect_holds_until_connect() {
     assert!(scene.wait(Duration::from_mins(10)).await.is_empty());
     assert_eq!(scene.server.connects(), 1, "nobody connects meanwhile");
     scene.server.tools(&["after"]);
-    let (offer, told) = {
+    let (offer, listed) = {
         let upstream = Arc::clone(&scene.upstream);
         tokio::join!(async move { upstream.connect(in_seconds(5)).await }, scene.next_offer())
     };
-    assert_eq!((offer.expect("connected").tools[0].name.as_str(), told), ("after", vec!["after".to_owned()]));
+    assert_eq!(
+        (offer.expect("connected").tools[0].name.as_str(), listed),
+        ("after", vec!["after".to_owned()])
+    );
     assert!(scene.call().await.is_ok());
 }
 
@@ -331,10 +334,10 @@ async fn reconnect_says_how_it_went() {
     let (failed, _) = tokio::join!(upstream.reconnect(in_seconds(5)), scene.wait(Duration::from_millis(100)));
     assert_eq!(failed, Err(Error::Connect { reason: "connection refused".into() }));
     scene.server.dial(Dial::Hang);
-    let begun = Instant::now();
+    let started = Instant::now();
     let (failed, _) = tokio::join!(upstream.reconnect(in_seconds(5)), scene.wait(Duration::from_secs(6)));
     assert!(failed.expect_err("hangs").to_string().contains("no connection within 5.0 s"));
-    assert_eq!(begun.elapsed().as_secs(), 6);
+    assert_eq!(started.elapsed().as_secs(), 6);
     for _ in 0..5 {
         assert!(upstream.health_check().await.is_err());
         scene.wait(Duration::from_secs(1)).await;
@@ -353,9 +356,9 @@ async fn a_command_interrupts_what_hangs() {
     server.dial(Dial::Hang);
     let mut scene = Scene::of(server, |_| {});
     scene.wait(Duration::from_secs(1)).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     scene.upstream.disconnect().await.expect("done");
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(started.elapsed(), Duration::ZERO);
     scene.until(State::Disconnected).await;
 }
 
@@ -364,8 +367,8 @@ async fn a_probe_closes_the_breaker_without_any_caller() {
     let mut scene = Scene::ready().await;
     scene.server.answer_calls(Answer::Silence);
     let (upstream, call) = (Arc::clone(&scene.upstream), tool_call(Effect::Unsafe));
-    let outlet = Outlet::none();
-    let calls = (0..5).map(|_| upstream.call(&call, in_seconds(5), &outlet));
+    let event_sender = EventSender::none();
+    let calls = (0..5).map(|_| upstream.call(&call, in_seconds(5), &event_sender));
     let (results, _) =
         tokio::join!(futures_util::future::join_all(calls), scene.wait(Duration::from_secs(6)));
     assert!(results.iter().all(Result::is_err));
@@ -392,7 +395,7 @@ async fn a_manager_that_does_not_read_holds_up_nobody_else() {
     let shutdown = Shutdown::new();
     let upstream = Upstream::start(config("fake"), server.connector(), sender, &shutdown);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(upstream.call(&tool_call(Effect::Unsafe), in_seconds(5), &Outlet::none()).await.is_ok());
+    assert!(upstream.call(&tool_call(Effect::Unsafe), in_seconds(5), &EventSender::none()).await.is_ok());
     shutdown.begin();
     assert!(shutdown.wait(Duration::from_secs(20)).await, "and not the end");
     drop(updates);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_file_holds_is_sent_and_looked_at_again_in_time() {
+    async fn token_of_the_file_is_sent_and_read_again_in_time() {
         let (_folder, path, token) = file("  one\n");
         assert_eq!(sent(&token).await.as_deref(), Ok("Bearer one"));
         std::fs::write(&path, "two").expect("written");
@@ -193,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn where_there_is_no_token_nothing_is_sent_and_nothing_of_the_file_shown() {
         let long = "x".repeat(70_000);
-        for (text, told) in [
+        for (text, expected) in [
             ("", "empty"),
             (" \n", "empty"),
             ("canary\ncanary", "one line"),
@@ -203,7 +203,7 @@ mod tests {
         ] {
             let (_folder, path, token) = file(text);
             let refused = sent(&token).await.expect_err("no token").to_string();
-            assert!(refused.contains(told) && refused.contains("token"), "{text:.9}: {refused}");
+            assert!(refused.contains(expected) && refused.contains("token"), "{text:.9}: {refused}");
             assert!(!refused.contains("canary") && !format!("{token:?}").contains("canary"), "{refused}");
             std::fs::write(&path, "better").expect("written");
             assert_eq!(sent(&token).await.as_deref(), Ok("Bearer better"), "at once");

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::fake::{Answer, Fake, config, tool_call};
-use super::{Error, Outlet, Upstream};
+use super::{Error, EventSender, Upstream};
 use protocol::feature::Effect;
 use protocol::{ErrorObject, Version, method};
 use runtime::shutdown::Shutdown;
@@ -42,17 +42,17 @@ async fn a_call_whose_client_does_not_answer_gives_its_slot_to_one_that_waits() 
         let (upstream, mut call) = (Arc::clone(&upstream), tool_call(Effect::Unsafe));
         call.principal = Some(principal.into());
         let deadline = Instant::now() + Duration::from_secs(seconds);
-        async move { upstream.call(&call, deadline, &Outlet::none()).await }
+        async move { upstream.call(&call, deadline, &EventSender::none()).await }
     };
-    let mut asked = Box::pin(call("key:asked", 3_000));
-    assert!((&mut asked).now_or_never().is_none());
+    let mut first = Box::pin(call("key:asked", 3_000));
+    assert!((&mut first).now_or_never().is_none());
     let refused = call("key:other", 5).await.err();
     assert!(matches!(refused, Some(Error::Overloaded { .. })), "its client has time to answer: {refused:?}");
     server.asks_in_vain();
     sleep(Duration::from_mins(5)).await;
-    assert!((&mut asked).now_or_never().is_none(), "nobody waits");
+    assert!((&mut first).now_or_never().is_none(), "nobody waits");
     let began = Instant::now();
-    let (waited, ended) = tokio::join!(call("key:other", 5), asked);
+    let (waited, ended) = tokio::join!(call("key:other", 5), first);
     assert!(waited.is_ok(), "{:?}", waited.err());
     assert!(ended.is_ok_and(|response| format!("{:?}", response.body).contains("did not answer")));
     assert_eq!(began.elapsed(), Duration::ZERO);

@@ -10,12 +10,12 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::connection::{Call, Connection, Outlet};
+use super::connection::{Call, Connection, EventSender};
 use json::Raw;
 use protocol::{LogLevel, method};
 
 /// How long a call waits for the server to set its level.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SET_LEVEL_WAIT: Duration = Duration::from_secs(5);
 
 /// The level that was set; zero if none was.
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl Verbosity {
         let params = Raw::of(&json!({"level": level.as_str()}));
         let call = Call::of_gateway(method::SET_LEVEL, Some(params));
         // If this fails, the call after it gives the better error.
-        let _ = timeout(PATIENCE, connection.request(&call, &Outlet::none())).await;
+        let _ = timeout(SET_LEVEL_WAIT, connection.request(&call, &EventSender::none())).await;
     }
 
     /// Records `level`. Returns whether it is more verbose than before.
     fn is_more(&self, level: LogLevel) -> bool {
         let rank = level as u8 + 1;
-        let raise = |asked: u8| (asked == 0 || rank < asked).then_some(rank);
+        let raise = |requested: u8| (requested == 0 || rank < requested).then_some(rank);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise).is_ok()
     }
 }
@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn a_level_is_only_asked_for_when_it_is_more() {
         let verbosity = Verbosity::default();
-        let asked = [LogLevel::Info, LogLevel::Error, LogLevel::Info, LogLevel::Debug, LogLevel::Info];
-        assert_eq!(asked.map(|level| verbosity.is_more(level)), [true, false, false, true, false]);
+        let requested = [LogLevel::Info, LogLevel::Error, LogLevel::Info, LogLevel::Debug, LogLevel::Info];
+        assert_eq!(requested.map(|level| verbosity.is_more(level)), [true, false, false, true, false]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -74,12 +74,12 @@ mod tests {
             let (updates, _news) = mpsc::channel(64);
             let upstream = Upstream::start(fake::config("s"), server.connector(), updates, &Shutdown::new());
             let levels = [None, Some(LogLevel::Error), Some(LogLevel::Warning), Some(LogLevel::Debug), None];
-            for (level, asked) in levels.into_iter().zip(counts) {
+            for (level, requested) in levels.into_iter().zip(counts) {
                 let mut call = fake::tool_call(Effect::Unsafe);
                 call.sender.log_level = level;
                 let deadline = Instant::now() + Duration::from_secs(1);
-                assert!(upstream.call(&call, deadline, &Outlet::none()).await.is_ok());
-                assert_eq!(server.executed(method::SET_LEVEL), asked, "{level:?}");
+                assert!(upstream.call(&call, deadline, &EventSender::none()).await.is_ok());
+                assert_eq!(server.executed(method::SET_LEVEL), requested, "{level:?}");
             }
         }
     }

@@ -50,11 +50,11 @@ pub(super) type Awaited = watch::Receiver<Option<WatchOutcome>>;
 
 /// All watched subjects of one server.
 pub(super) struct Watches {
-    table: Mutex<HashMap<Subject, Wanted>>,
+    table: Mutex<HashMap<Subject, DesiredWatch>>,
     changed: watch::Sender<()>,
 }
 
-struct Wanted {
+struct DesiredWatch {
     /// The principal of each [`Watching`]. The subject counts for the first one.
     holders: Vec<Arc<str>>,
     /// Also distinguishes an entry from a later one for the same subject.
@@ -85,9 +85,9 @@ impl Watches {
             if !table.contains_key(&subject) && !has_room(&table, principal, &subject) {
                 return Limit::Watches.met(None);
             }
-            let wanted = table.entry(subject.clone()).or_insert_with(Wanted::new);
-            wanted.holders.push(Arc::clone(principal));
-            Arc::clone(&wanted.outcome)
+            let desired = table.entry(subject.clone()).or_insert_with(DesiredWatch::new);
+            desired.holders.push(Arc::clone(principal));
+            Arc::clone(&desired.outcome)
         };
         self.changed.send_replace(());
         let awaited = outcome.subscribe();
@@ -96,17 +96,17 @@ impl Watches {
     }
 
     /// The desired subjects, and whether the server has already accepted each.
-    pub(super) fn wanted(&self) -> HashMap<Subject, bool> {
+    pub(super) fn desired(&self) -> HashMap<Subject, bool> {
         let table = self.lock();
-        table.iter().map(|(subject, wanted)| (subject.clone(), wanted.outcome.borrow().is_some())).collect()
+        table.iter().map(|(subject, desired)| (subject.clone(), desired.outcome.borrow().is_some())).collect()
     }
 
     /// Sends the outcome to all waiting clients. A refused subject is removed.
     pub(super) fn settle(&self, subject: &Subject, outcome: WatchOutcome) {
         let mut table = self.lock();
         let waiting = match &outcome {
-            Ok(Ok(_)) => table.get(subject).map(|wanted| Arc::clone(&wanted.outcome)),
-            _ => table.remove(subject).map(|wanted| wanted.outcome),
+            Ok(Ok(_)) => table.get(subject).map(|desired| Arc::clone(&desired.outcome)),
+            _ => table.remove(subject).map(|desired| desired.outcome),
         };
         drop(table);
         if let Some(waiting) = waiting {
@@ -124,7 +124,7 @@ impl Watches {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Wanted>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, DesiredWatch>> {
         // Nothing panics while the lock is held, and every write leaves a valid state.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,11 +138,11 @@ impl Subject {
 }
 
 /// Whether `principal` may add `subject`: it holds fewer than are free, and as many bytes at most.
-fn has_room(table: &HashMap<Subject, Wanted>, principal: &Arc<str>, subject: &Subject) -> bool {
+fn has_room(table: &HashMap<Subject, DesiredWatch>, principal: &Arc<str>, subject: &Subject) -> bool {
     let (mut own, mut own_bytes, mut bytes) = (0, 0, subject.len());
-    for (held, wanted) in table {
+    for (held, desired) in table {
         bytes += held.len();
-        if wanted.holders.first() == Some(principal) {
+        if desired.holders.first() == Some(principal) {
             own += 1;
             own_bytes += held.len();
         }
@@ -150,7 +150,7 @@ fn has_room(table: &HashMap<Subject, Wanted>, principal: &Arc<str>, subject: &Su
     own < MAX_SUBJECTS.saturating_sub(table.len()) && own_bytes.saturating_add(bytes) <= MAX_BYTES
 }
 
-impl Wanted {
+impl DesiredWatch {
     fn new() -> Self {
         Self { holders: Vec::new(), outcome: Arc::new(watch::Sender::new(None)) }
     }
@@ -159,15 +159,15 @@ impl Wanted {
 impl Drop for Watching {
     fn drop(&mut self) {
         let mut table = self.watches.lock();
-        let Some(wanted) = table.get_mut(&self.subject) else { return };
+        let Some(desired) = table.get_mut(&self.subject) else { return };
         // A refused entry is removed, and the current one belongs to other clients.
-        if !Arc::ptr_eq(&wanted.outcome, &self.outcome) {
+        if !Arc::ptr_eq(&desired.outcome, &self.outcome) {
             return;
         }
-        if let Some(at) = wanted.holders.iter().position(|holder| *holder == self.principal) {
-            wanted.holders.swap_remove(at);
+        if let Some(at) = desired.holders.iter().position(|holder| *holder == self.principal) {
+            desired.holders.swap_remove(at);
         }
-        if wanted.holders.is_empty() {
+        if desired.holders.is_empty() {
             table.remove(&self.subject);
             drop(table);
             self.watches.changed.send_replace(());
@@ -200,7 +200,7 @@ mod tests {
         let (two, _) = add(&watches, "key:a", "a:1").expect("room");
         watches.settle(&subject("a:1"), Ok(Ok(Raw::empty_object())));
         drop(one);
-        assert_eq!(watches.wanted().get(&subject("a:1")), Some(&true));
+        assert_eq!(watches.desired().get(&subject("a:1")), Some(&true));
         drop(two);
         assert_eq!(watches.count(), 0);
     }
@@ -215,7 +215,7 @@ mod tests {
         let (_late, third) = add(&watches, "key:a", "a:1").expect("room");
         assert!(third.borrow().is_none(), "asked for anew");
         drop(early);
-        assert_eq!(watches.wanted().get(&subject("a:1")), Some(&false), "the late one still wants it");
+        assert_eq!(watches.desired().get(&subject("a:1")), Some(&false), "the late one still wants it");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::connection::{Connection, Outlet};
+use super::connection::{Connection, EventSender};
 use super::dialect::PoolRequest;
 use super::error::Error;
 use super::response_stream::ResponseStream;
@@ -50,8 +50,8 @@ pub(super) trait Work: Sync {
     }
 
     /// Returns the outlet for server requests. They pause the deadline of the work.
-    fn outlet(&self) -> &Outlet {
-        const { &Outlet::none() }
+    fn event_sender(&self) -> &EventSender {
+        const { &EventSender::none() }
     }
 
     /// Charges its output to its caller, for as long as any part of it lives. The output of a probe is buffered,

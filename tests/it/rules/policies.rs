@@ -21,7 +21,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use upstream::connection::RequestFuture;
-use upstream::{Call, Connection, Connector, Dialect, Events, Outlet, ResponseBody, config};
+use upstream::{Call, Connection, Connector, Dialect, EventSender, Events, ResponseBody, config};
 
 /// A tool whose call panics while it is sent.
 pub const BROKEN: &str = "broken-on-purpose";
@@ -42,7 +42,7 @@ impl Connection for Recording {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, _: &'a Outlet) -> RequestFuture<'a> {
+    fn request<'a>(&'a self, call: &'a Call, _: &'a EventSender) -> RequestFuture<'a> {
         let name = || call.params.as_ref().and_then(|params| params.get_as::<String>("name"));
         let reply = match call.method.as_str() {
             "tools/list" => {
@@ -216,8 +216,11 @@ impl Asker<'_> {
             Era::Legacy => Caller::legacy(principal, scope, Some(&params)),
         };
         let request = Request { id: RequestId::from_u64(1), method: method.into(), params: Some(params) };
-        gateway::collect(self.gateway.handle(&caller, &request, &Outlet::none()).await, caller.version.era())
-            .await
+        gateway::collect(
+            self.gateway.handle(&caller, &request, &EventSender::none()).await,
+            caller.version.era(),
+        )
+        .await
     }
 
     /// Returns the names on all pages.

@@ -16,7 +16,7 @@ use super::{R2r, double};
 use crate::{Builtin, Report, server_context};
 use json::Raw;
 use runtime::shutdown::Shutdown;
-use upstream::api::{CallEvent, Error, Event, Events, Outlet};
+use upstream::api::{CallEvent, Error, Event, EventSender, Events};
 
 const TOOL: &str = ABOUT.name;
 const MONITOR: &str = "r2r_monitor_task";
@@ -333,12 +333,12 @@ async fn file_that_changes_while_it_is_sent_never_arrives() {
 async fn progress_of_an_awaited_document_only_grows() {
     let place = Place::new().await;
     place.r2r().queued();
-    let (outlet, mut inlet) = Outlet::new(64);
+    let (event_sender, mut receiver) = EventSender::new(64);
     let arguments = json!({"file_path": place.path("a.md"), "run_async": false});
-    let reply = place.fixture.reply(TOOL, &arguments, &Report::new(&outlet, true)).await;
+    let reply = place.fixture.reply(TOOL, &arguments, &Report::new(&event_sender, true)).await;
     reply.expect("reached").expect("a result");
     let (mut shares, mut messages) = (Vec::new(), Vec::new());
-    while let Ok(CallEvent::Notice(notice)) = inlet.try_recv() {
+    while let Ok(CallEvent::Notice(notice)) = receiver.try_recv() {
         let params = notice.params.expect("parameters");
         shares.push(params.get_as::<f64>("progress").expect("a number"));
         messages.extend(params.get_as::<String>("message"));

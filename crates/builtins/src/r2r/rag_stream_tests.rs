@@ -58,13 +58,13 @@ async fn what_rests_on_nothing_or_on_others_is_not_passed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_shows_the_end_of_a_long_answer_and_they_come_seldom() {
-    let (outlet, mut inlet) = upstream::api::Outlet::new(1_000);
-    let report = Report::new(&outlet, true);
+    let (event_sender, mut receiver) = upstream::api::EventSender::new(1_000);
+    let report = Report::new(&event_sender, true);
     let words = (0..1_000).map(|_| word("wörd "));
     let events = [found(9)].into_iter().chain(words);
     read_answer(stream::iter(events), Id(Uuid::from_u128(9)), &report).await.expect("heard");
     let mut messages = 0;
-    while let Ok(upstream::api::CallEvent::Notice(notice)) = inlet.try_recv() {
+    while let Ok(upstream::api::CallEvent::Notice(notice)) = receiver.try_recv() {
         assert!(notice.params.expect("params").bytes().len() < SHOWN + 200);
         messages += 1;
     }

@@ -10,7 +10,7 @@ use super::resources::{CONTEXT, HISTORY};
 use crate::{Builtin, Report};
 use json::Raw;
 use protocol::error::code;
-use upstream::api::{Affinity, Call, CallEvent, Error, Outlet};
+use upstream::api::{Affinity, Call, CallEvent, Error, EventSender};
 
 const RAG: &str = "r2r_rag_query";
 const DOCUMENTS: &str = "r2r_list_documents";
@@ -116,7 +116,7 @@ async fn an_answer_has_its_sources_and_the_model_that_wrote_it() {
 #[tokio::test]
 async fn where_nothing_is_found_we_say_so_and_not_the_model() {
     let fixture = Fixture::filled().await;
-    let (report, _inlet) = listener();
+    let (report, _receiver) = listener();
     for report in [&Report::none(), &report] {
         let question = json!({"question": "zebra", "temperature": u8::from(report.wants_progress())});
         let reply = fixture.reply(RAG, &question, report).await.expect("reached").expect("a result");
@@ -137,14 +137,14 @@ async fn an_answer_from_outside_the_collection_is_withheld() {
     assert!(answer.is_err(), "{answer:?}");
 }
 
-fn listener() -> (Report, upstream::api::Inlet) {
-    let (outlet, inlet) = Outlet::new(64);
-    (Report::new(&outlet, true), inlet)
+fn listener() -> (Report, upstream::api::EventReceiver) {
+    let (event_sender, receiver) = EventSender::new(64);
+    (Report::new(&event_sender, true), receiver)
 }
 
-fn progress(inlet: &mut upstream::api::Inlet) -> Vec<Value> {
+fn progress(receiver: &mut upstream::api::EventReceiver) -> Vec<Value> {
     let mut all = Vec::new();
-    while let Ok(said) = inlet.try_recv() {
+    while let Ok(said) = receiver.try_recv() {
         let CallEvent::Notice(notice) = said else { panic!("{said:?}") };
         assert_eq!(notice.method.as_str(), "notifications/progress");
         all.push(notice.params.expect("params").read().expect("JSON"));
@@ -155,11 +155,11 @@ fn progress(inlet: &mut upstream::api::Inlet) -> Vec<Value> {
 #[tokio::test]
 async fn an_answer_grows_before_the_eyes_of_whoever_wants_to_see_it() {
     let fixture = Fixture::filled().await;
-    let (report, mut inlet) = listener();
+    let (report, mut receiver) = listener();
     let question = json!({"question": "when do access tokens expire"});
     let reply = fixture.reply(RAG, &question, &report).await.expect("reached").expect("a result");
     let answer: Value = reply.get("structuredContent").expect("an answer").read().expect("JSON");
-    let said = progress(&mut inlet);
+    let said = progress(&mut receiver);
     assert_eq!(said.last().expect("progress")["message"], answer["answer"]);
     let steps: Vec<_> = said.iter().map(|said| said["progress"].as_f64().expect("a number")).collect();
     assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
@@ -173,7 +173,7 @@ async fn an_answer_grows_before_the_eyes_of_whoever_wants_to_see_it() {
 async fn an_answer_that_breaks_off_says_so_and_is_not_kept() {
     let fixture = Fixture::filled().await;
     let question = json!({"question": "when do access tokens expire", "model": "openai/stub-length"});
-    let (listening, _inlet) = listener();
+    let (listening, _receiver) = listener();
     // R2R tells it in two ways: its stream just ends, and its answer in one piece has a reason.
     for (requested, report) in
         [&listening, &listening, &Report::none(), &Report::none()].into_iter().enumerate()
@@ -277,7 +277,7 @@ async fn everybody_is_shown_their_own_queries() {
     let fixture = Fixture::filled().await;
     let of = |affinity: &Affinity| {
         let call = Call { affinity: Some(affinity.clone()), ..Call::of_gateway("tools/call", None) };
-        Report::of(&call, &Outlet::none())
+        Report::of(&call, &EventSender::none())
     };
     let (one, other) =
         (of(&Affinity::session()), of(&Affinity::of_principal("p".into(), &Raw::empty_object())));

@@ -19,7 +19,7 @@ use crate::{Gateway, era, error, tasks};
 use json::{Part, Raw};
 use protocol::feature::Effect;
 use protocol::{ErrorCode, ErrorObject, Version, output_schema};
-use upstream::{Outlet, ResponseBody};
+use upstream::{EventSender, ResponseBody};
 
 /// Most rounds of one request.
 const MAX_ROUNDS: u32 = 16;
@@ -33,7 +33,7 @@ pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     mut request: RoutedRequest,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
     let follows = request.params().part("task").is_some_and(Part::is_object);
     if follows {
@@ -44,7 +44,7 @@ pub(super) async fn answer(
             let renewed = gateway.manager.renewed(request);
             request = renewed.map_err(|failure| error::object(&failure, caller.version.era()))?;
         }
-        let mut done = match made(gateway, caller, &request, outlet).await? {
+        let mut done = match made(gateway, caller, &request, event_sender).await? {
             Made::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
             Made::Whole(response) => response,
         };
@@ -59,7 +59,7 @@ pub(super) async fn answer(
             return Ok(buffered(result));
         }
         if let Some(reply) =
-            tasks::waited_for(gateway, caller, (request.server_name(), &done.body), outlet).await
+            tasks::waited_for(gateway, caller, (request.server_name(), &done.body), event_sender).await
         {
             let reply = reply.map(|result| as_announced(&request, done.version, result));
             return era::answer(caller, &request.call.method, done.version, reply).map(buffered);
@@ -72,7 +72,7 @@ pub(super) async fn answer(
         if round == MAX_ROUNDS {
             break;
         }
-        let responses = responses(&wanted, caller, &mut request, outlet, round).await?;
+        let responses = responses(&wanted, caller, &mut request, event_sender, round).await?;
         request.edit(&[("inputResponses", responses.as_ref()), ("requestState", wanted.state())]);
         request.call.effect = Effect::Unsafe;
     }
@@ -86,7 +86,7 @@ async fn responses(
     wanted: &RequiredInput,
     caller: &Caller,
     request: &mut RoutedRequest,
-    outlet: &Outlet,
+    event_sender: &EventSender,
     round: u32,
 ) -> Result<Option<Raw>, ErrorObject> {
     if wanted.is_empty() {
@@ -94,7 +94,7 @@ async fn responses(
         return Ok(None);
     }
     let begun = Instant::now();
-    let responses = wanted.asked(caller, request.server_name(), outlet).await?;
+    let responses = wanted.asked(caller, request.server_name(), event_sender).await?;
     request.begun += begun.elapsed();
     Ok(Some(responses))
 }

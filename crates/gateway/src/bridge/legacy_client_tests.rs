@@ -9,7 +9,7 @@ use crate::manager::Config;
 use protocol::error::code;
 use protocol::{Reply, Version};
 use upstream::fake::Answer;
-use upstream::{CallEvent, Inlet};
+use upstream::{CallEvent, EventReceiver};
 
 const ABLE: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
@@ -28,9 +28,9 @@ async fn scene(answers: &'static [&'static str]) -> (Scene, Arc<Mutex<Vec<String
 }
 
 /// A client that answers each question with what `answer` says.
-async fn answering(mut inlet: Inlet, answer: impl Fn(&str, &str) -> Reply) -> u32 {
+async fn answering(mut receiver: EventReceiver, answer: impl Fn(&str, &str) -> Reply) -> u32 {
     let mut asked = 0;
-    while let Some(said) = inlet.recv().await {
+    while let Some(said) = receiver.recv().await {
         if let CallEvent::Question(question) = said {
             asked += 1;
             let params = question.params.as_ref().map_or("", Raw::as_str);
@@ -42,8 +42,8 @@ async fn answering(mut inlet: Inlet, answer: impl Fn(&str, &str) -> Reply) -> u3
 }
 
 async fn talk(scene: &Scene, capabilities: &str, answer: impl Fn(&str, &str) -> Reply) -> (Reply, u32) {
-    let (call, inlet) = scene.call_heard(&legacy(capabilities), &[("_meta", r#"{"own":1}"#)]);
-    tokio::join!(call, answering(inlet, answer))
+    let (call, receiver) = scene.call_heard(&legacy(capabilities), &[("_meta", r#"{"own":1}"#)]);
+    tokio::join!(call, answering(receiver, answer))
 }
 
 #[allow(clippy::unnecessary_wraps)] // an answer like any other
@@ -124,9 +124,9 @@ async fn a_form_that_fails_is_one_that_was_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn thinking_is_not_the_servers_time() {
     let (scene, _) = scene(&[ASK, ASK, DONE]).await;
-    let (call, mut inlet) = scene.call_heard(&legacy(ABLE), &[]);
+    let (call, mut receiver) = scene.call_heard(&legacy(ABLE), &[]);
     let slow = async {
-        while let Some(said) = inlet.recv().await {
+        while let Some(said) = receiver.recv().await {
             sleep(Duration::from_mins(4)).await;
             if let CallEvent::Question(question) = said {
                 let reply = agree(&question.method.clone(), "");
@@ -141,14 +141,14 @@ async fn thinking_is_not_the_servers_time() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_a_reload_denies_meanwhile_gets_no_further_round() {
     let (scene, sent) = scene(&[ASK, DONE]).await;
-    let (call, mut inlet) = scene.call_heard(&legacy(ABLE), &[]);
+    let (call, mut receiver) = scene.call_heard(&legacy(ABLE), &[]);
     let denying = async {
         let tools = upstream::config::Tools { deny: vec!["echo".to_owned()], ..Default::default() };
         let stricter = upstream::Config { tools, ..upstream::fake::config("s") };
         let applied =
             scene.gateway.manager().apply_with(Config::of(vec![stricter]), |_| Ok(scene.server.connector()));
         applied.await.expect("applied");
-        while let Some(said) = inlet.recv().await {
+        while let Some(said) = receiver.recv().await {
             if let CallEvent::Question(question) = said {
                 let reply = agree(&question.method.clone(), "");
                 question.answer(reply);

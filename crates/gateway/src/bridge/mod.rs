@@ -19,7 +19,7 @@ use crate::manager::RoutedRequest;
 use crate::{Gateway, era, error, tasks};
 use json::envelope_stream::{Added, Terms};
 use protocol::{Era, ErrorObject, Reply};
-use upstream::{Outlet, ResponseBody, ResponseStream, ServerResponse};
+use upstream::{EventSender, ResponseBody, ResponseStream, ServerResponse};
 
 /// A result that passes from a modern server to a modern client while it arrives. A task is not the
 /// client's own before its id is exposed, and pages that a user is to open are checked.
@@ -37,21 +37,24 @@ pub(super) async fn call(
     gateway: &Gateway,
     caller: &Caller,
     mut request: RoutedRequest,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> ResponseBody {
+    if caller.reads_both_eras {
+        return unchanged(gateway, caller, &request, event_sender).await;
+    }
     let client = caller.version.era();
     let server = request.server.offer.as_ref().map(|offer| offer.peer.version.era());
     if server == Some(client) && !request.can_clash {
         request.call.terms = terms(client, &request);
     }
     let answered = match (client, server) {
-        (Era::Modern, Some(Era::Modern)) => pass(gateway, caller, &request, outlet).await,
+        (Era::Modern, Some(Era::Modern)) => pass(gateway, caller, &request, event_sender).await,
         // Boxed, so that a response that passes does not carry the room for them.
         (Era::Modern, Some(Era::Legacy) | None) => {
-            Box::pin(modern_client::answer(gateway, caller, request, outlet)).await.map(buffered)
+            Box::pin(modern_client::answer(gateway, caller, request, event_sender)).await.map(buffered)
         }
         // The call decides the era of a server that speaks both.
-        (Era::Legacy, _) => Box::pin(legacy_client::answer(gateway, caller, request, outlet)).await,
+        (Era::Legacy, _) => Box::pin(legacy_client::answer(gateway, caller, request, event_sender)).await,
     };
     answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))
 }
@@ -72,14 +75,29 @@ fn terms(era: Era, request: &RoutedRequest) -> Option<Terms> {
     }
 }
 
+/// The response to a client that reads both eras.
+async fn unchanged(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: &RoutedRequest,
+    event_sender: &EventSender,
+) -> ResponseBody {
+    let made = match gateway.manager.call(request, event_sender).await {
+        Ok(response) => request.whole(response).await,
+        Err(failure) => Err(failure),
+    };
+    let reply = made.map_err(|failure| error::object(&failure, caller.version.era()));
+    ResponseBody::Buffered(reply.and_then(|response| response.body))
+}
+
 /// The response of a modern server to a modern client.
 async fn pass(
     gateway: &Gateway,
     caller: &Caller,
     request: &RoutedRequest,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
-    let done = match made(gateway, caller, request, outlet).await? {
+    let done = match made(gateway, caller, request, event_sender).await? {
         Made::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
         Made::Whole(response) => response,
     };
@@ -105,10 +123,10 @@ async fn made(
     gateway: &Gateway,
     caller: &Caller,
     request: &RoutedRequest,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Result<Made, ErrorObject> {
     let era = caller.version.era();
-    let whole = match gateway.manager.call(request, outlet).await {
+    let whole = match gateway.manager.call(request, event_sender).await {
         Ok(ServerResponse { body: ResponseBody::Streaming(stream), version }) if version.era() == era => {
             return Ok(Made::Streaming(stream));
         }

@@ -29,7 +29,7 @@ use protocol::Abilities;
 use protocol::{ErrorCode, ErrorObject, Reply};
 use runtime::memory::Account;
 use runtime::worker::at;
-use upstream::{CallEvent, Inlet, Outlet, Question};
+use upstream::{CallEvent, EventReceiver, EventSender, Question};
 
 /// Most notifications of one call that wait for its client. Further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -44,7 +44,7 @@ pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
     mut request: RoutedRequest,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Reply {
     let given = RetryInput::of(&request.params())?;
     request.edit(&[(RESPONSES, None), (STATE, None)]);
@@ -57,7 +57,7 @@ pub(super) async fn answer(
             None => begin(),
         },
     };
-    match call.leg(caller, outlet).await {
+    match call.leg(caller, event_sender).await {
         LegEnd::Asks => place.suspend(SuspendedRequest::Call(call)),
         LegEnd::Ended(ended) => place.ended(ended, &call.lacking),
     }
@@ -224,7 +224,7 @@ fn page_key(index: usize) -> String {
 /// A call at a legacy server, with its open server requests.
 pub(super) struct OpenCall {
     work: Work,
-    inlet: Inlet,
+    receiver: EventReceiver,
     questions: Vec<(String, Question)>,
     asked: u32,
     /// Capabilities of the client that the server would have needed.
@@ -258,13 +258,14 @@ impl Work {
 
 impl OpenCall {
     fn begin(gateway: &Gateway, request: RoutedRequest) -> Self {
-        let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
+        let (event_sender, receiver) =
+            EventSender::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
         let follows = tasks::has_extension(&request.call.sender.capabilities);
         let hands = (gateway.manager.clone(), gateway.shutdown.clone());
-        let call = tasks::call_as_task(hands, request, follows, outlet);
+        let call = tasks::call_as_task(hands, request, follows, event_sender);
         Self {
             work: Work::Running(Box::pin(call)),
-            inlet,
+            receiver,
             questions: Vec::new(),
             asked: 0,
             lacking: Raw::empty_object(),
@@ -281,8 +282,8 @@ impl OpenCall {
         }
     }
 
-    /// Runs the call until it ends or needs an answer of the client. Notifications go to `outlet`.
-    async fn leg(&mut self, caller: &Caller, outlet: &Outlet) -> LegEnd {
+    /// Runs the call until it ends or needs an answer of the client. Notifications go to `event_sender`.
+    async fn leg(&mut self, caller: &Caller, event_sender: &EventSender) -> LegEnd {
         let mut joined_until = None;
         let ended = loop {
             self.questions.retain(|(_, question)| !question.is_withdrawn());
@@ -294,22 +295,22 @@ impl OpenCall {
             }
             tokio::select! {
                 biased;
-                Some(said) = self.inlet.recv() => self.hear(said, caller, outlet),
+                Some(said) = self.receiver.recv() => self.hear(said, caller, event_sender),
                 ended = self.work.finish() => break ended,
                 () = at(joined_until) => {}
             }
         };
-        while let Ok(said) = self.inlet.try_recv() {
+        while let Ok(said) = self.receiver.try_recv() {
             if let CallEvent::Notice(notice) = said {
-                outlet.offer(notice);
+                event_sender.offer(notice);
             }
         }
         LegEnd::Ended(ended)
     }
 
-    fn hear(&mut self, said: CallEvent, caller: &Caller, outlet: &Outlet) {
+    fn hear(&mut self, said: CallEvent, caller: &Caller, event_sender: &EventSender) {
         let question = match said {
-            CallEvent::Notice(notice) => return outlet.offer(notice),
+            CallEvent::Notice(notice) => return event_sender.offer(notice),
             CallEvent::Question(question) => question,
             // A modern client does not poll.
             CallEvent::Pause(_) => return,

@@ -14,9 +14,11 @@ const ABLE: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":
 const YES: &str = r#"{"question-1":{"action":"accept","content":{"n":1e400}}}"#;
 
 /// Sends all `questions` to the client at once, and answers the call with the client's answers.
-async fn asks(outlet: Outlet, questions: Vec<(&'static str, &'static str)>) -> Reply {
-    outlet.offer(Notification { method: "notifications/message".into(), params: Some(raw(r#"{"data":1}"#)) });
-    let answers = questions.into_iter().map(|(method, params)| outlet.ask(method.into(), Some(raw(params))));
+async fn asks(event_sender: EventSender, questions: Vec<(&'static str, &'static str)>) -> Reply {
+    event_sender
+        .offer(Notification { method: "notifications/message".into(), params: Some(raw(r#"{"data":1}"#)) });
+    let answers =
+        questions.into_iter().map(|(method, params)| event_sender.ask(method.into(), Some(raw(params))));
     let mut told = Vec::new();
     for answer in futures_util::future::join_all(answers).await {
         told.push(match answer {
@@ -25,13 +27,14 @@ async fn asks(outlet: Outlet, questions: Vec<(&'static str, &'static str)>) -> R
             None => raw("null"),
         });
     }
-    outlet.offer(Notification { method: "notifications/message".into(), params: Some(raw(r#"{"data":2}"#)) });
+    event_sender
+        .offer(Notification { method: "notifications/message".into(), params: Some(raw(r#"{"data":2}"#)) });
     Ok(Raw::empty_object().with("told", &Raw::of(&told)))
 }
 
 async fn scene(questions: &'static [(&'static str, &'static str)]) -> Scene {
     let scene = Scene::with(Version::V2025_11_25).await;
-    scene.server.answer_calls(Answer::work(move |_, outlet| asks(outlet, questions.to_vec())));
+    scene.server.answer_calls(Answer::work(move |_, event_sender| asks(event_sender, questions.to_vec())));
     scene
 }
 
@@ -159,8 +162,8 @@ async fn what_a_client_cannot_answer_is_refused_to_the_server() {
     let done = scene.call(&unable, &[]).await;
     assert!(text(&done).contains("-32601"), "the server goes on without: {}", text(&done));
 
-    scene.server.answer_calls(Answer::work(|_, outlet| async move {
-        match outlet.ask(FORM.0.into(), Some(raw(FORM.1))).await {
+    scene.server.answer_calls(Answer::work(|_, event_sender| async move {
+        match event_sender.ask(FORM.0.into(), Some(raw(FORM.1))).await {
             Some(Ok(result)) => Ok(result),
             _ => Err(ErrorObject::new(-32603, "I need a form")),
         }

@@ -145,7 +145,7 @@ async fn another_target_offers_nothing_until_it_was_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_further_request_of_a_call_obeys_a_reload_since_its_first() {
     use upstream::config::Tools;
-    use upstream::{Call, Outlet, Owner};
+    use upstream::{Call, EventSender, Owner};
 
     let tools = |allow: Option<&str>, deny: &[&str]| Tools {
         allow: allow.map(|tool| vec![tool.to_owned()]),
@@ -163,7 +163,7 @@ async fn a_further_request_of_a_call_obeys_a_reload_since_its_first() {
         let stricter = upstream::Config { tools: policy, ..changed(&of_a) };
         manager.apply_with(config(vec![stricter, of_b]), |_| Ok(next_a.connector())).await.expect("applied");
         let renewed = manager.renewed(found).expect("the server is there");
-        let called = manager.call(&renewed, &Outlet::none()).await;
+        let called = manager.call(&renewed, &EventSender::none()).await;
         let is_unknown = matches!(&called, Err(Error::NameNotFound { name, .. }) if name == "t");
         assert_eq!((called.is_ok(), is_unknown), (may, !may), "{called:?}");
         assert_eq!((a.executed("tools/call"), next_a.executed("tools/call")), (0, usize::from(may)));

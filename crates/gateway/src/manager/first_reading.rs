@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::snapshot::Server;
 use super::{Error, Manager, RoutedRequest, failed_at};
 use upstream::config::OnChange;
-use upstream::{Affinity, Outlet};
+use upstream::{Affinity, EventSender};
 
 impl Server {
     /// Whether a call of the client of `affinity` has to wait until the tools of a process that was just started were
@@ -23,10 +23,10 @@ impl Manager {
     pub(super) async fn read_first(
         &self,
         request: &RoutedRequest,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> Result<Arc<Server>, Error> {
         let upstream = &request.server.upstream;
-        let read = upstream.read_first(&request.call, request.deadline(), outlet).await;
+        let read = upstream.read_first(&request.call, request.deadline(), event_sender).await;
         read.map_err(|source| failed_at(upstream, request.tool(), source))?;
         self.catch_up().await;
         self.seen_by(request.call.affinity.as_ref()).server(request.server_name()).cloned()

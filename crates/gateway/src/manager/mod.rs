@@ -57,8 +57,7 @@ use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
 use upstream::{
-    Affinity, Call, CallSource, Connector, Outlet, Owner, ServerContext, ServerResponse, Update, Upstream,
-    WaitFor, transport,
+    Call, Connector, EventSender, Owner, ServerContext, ServerResponse, Update, Upstream, transport,
 };
 
 use offer_writer::Writer;
@@ -212,8 +211,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout, None, CallSource::default())
-            .await
+        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout).await
     }
 
     /// Calls a tool by its exposed name, at the server that has it. `arguments` is an object.
@@ -223,21 +221,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<Called, Error> {
-        self.invoke(&Scope::All, (tool, arguments), timeout, None, CallSource::default()).await
-    }
-
-    /// Calls a tool for `principal`, at the server `scope` or at the one that has the tool. If the server is
-    /// configured so, the result may be one that was cached for this principal.
-    pub async fn call_for(
-        &self,
-        principal: &Arc<str>,
-        scope: &Scope,
-        tool: &str,
-        arguments: &Raw,
-        timeout: Option<Duration>,
-        source: CallSource,
-    ) -> Result<Called, Error> {
-        self.invoke(scope, (tool, arguments), timeout, Some(principal), source).await
+        self.invoke(&Scope::All, (tool, arguments), timeout).await
     }
 
     /// Calls a tool for a program that is not an MCP client and gets no notifications.
@@ -246,27 +230,14 @@ impl Manager {
         scope: &Scope,
         (tool, arguments): (&str, &Raw),
         timeout: Option<Duration>,
-        principal: Option<&Arc<str>>,
-        source: CallSource,
     ) -> Result<Called, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
-        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal), None));
         let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
-        let call = Box::new(Call {
-            owner: Owner::new(),
-            principal: principal.cloned(),
-            affinity: affinity.clone(),
-            source,
-            ..of_program
-        });
-        let viewer = Viewer { scope, affinity: affinity.as_ref() };
-        if self.has_to_attend(viewer) {
-            // Boxed: it is large, and each principal waits once.
-            Box::pin(self.attend(scope, &call, None, WaitFor::Connection)).await;
-        }
+        let call = Box::new(Call { owner: Owner::new(), ..of_program });
+        let viewer = Viewer { scope, affinity: None };
         let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
-        let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
-        let response = request.whole(self.call(&request, &outlet).await?).await?;
+        let event_sender = if timeout.is_none() { EventSender::unread() } else { EventSender::none() };
+        let response = request.whole(self.call(&request, &event_sender).await?).await?;
         Ok(Called {
             server: Arc::clone(request.server_name()),
             subject: Arc::clone(&request.subject),
@@ -284,13 +255,17 @@ impl Manager {
         notification: &Notification,
     ) -> Result<(), Error> {
         let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
-        upstream.tell(call, notification).await.map_err(|source| failed_at(&upstream, None, source))
+        upstream.notify(call, notification).await.map_err(|source| failed_at(&upstream, None, source))
     }
 
-    /// Sends one request to its server. Messages of the server before its response go to `outlet`. Dropping
+    /// Sends one request to its server. Messages of the server before its response go to `event_sender`. Dropping
     /// the future cancels the request at the server.
-    pub async fn call(&self, request: &RoutedRequest, outlet: &Outlet) -> Result<ServerResponse, Error> {
-        let call = std::pin::pin!(self.call_unwatched(request, outlet));
+    pub async fn call(
+        &self,
+        request: &RoutedRequest,
+        event_sender: &EventSender,
+    ) -> Result<ServerResponse, Error> {
+        let call = std::pin::pin!(self.call_unwatched(request, event_sender));
         if self.live_events().is_watched() && request.tool().is_some() {
             return self.call_watched(request, call).await;
         }
@@ -300,30 +275,30 @@ impl Manager {
     async fn call_unwatched(
         &self,
         request: &RoutedRequest,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> Result<ServerResponse, Error> {
         let compared;
         let mut server = &request.server;
         if server.compares_first(request.call.affinity.as_ref()) {
             // Boxed: it is large, and needed once for each start.
-            compared = Box::pin(self.read_first(request, outlet)).await?;
+            compared = Box::pin(self.read_first(request, event_sender)).await?;
             server = &compared;
         }
         request.check_policy(server)?;
         request.check_unambiguous(&request.call.header_params)?;
         if let Some(recall) = CacheableCall::of(server, request) {
             // Boxed: it is large, and rarely needed.
-            return Box::pin(self.recall(&recall, outlet)).await;
+            return Box::pin(self.recall(&recall, event_sender)).await;
         }
         let upstream = &server.upstream;
         let (deadline, _charge) = (request.deadline(), request.charged()?);
-        let mut answered = upstream.call(&request.call, deadline, outlet).await;
+        let mut answered = upstream.call(&request.call, deadline, event_sender).await;
         if answered.as_ref().is_ok_and(|answered| headers::are_refused(request, answered)) {
             // Boxed: they are large, and rarely needed.
             if let Some(others) = Box::pin(self.other_headers(request, deadline.at)).await {
                 request.check_unambiguous(&others)?;
                 let call = Box::new(Call { header_params: others, ..(*request.call).clone() });
-                answered = Box::pin(upstream.call(&call, deadline, outlet)).await;
+                answered = Box::pin(upstream.call(&call, deadline, event_sender)).await;
             }
         }
         match answered {

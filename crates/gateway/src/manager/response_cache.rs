@@ -27,7 +27,7 @@ use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Version};
 use runtime::store::{CacheKeys, CacheScope, Group, Key, Made};
-use upstream::{Call, Deadline, Outlet, ResponseBody, ServerResponse};
+use upstream::{Call, Deadline, EventSender, ResponseBody, ServerResponse};
 
 /// Name under which these results are counted.
 const AREA: &str = "tools";
@@ -51,6 +51,8 @@ enum Failure {
     Ours(upstream::Error),
     /// The server answered with an error.
     Theirs(ErrorObject, Version),
+    /// The call is not permitted any longer.
+    Refused(Box<Error>),
 }
 
 impl<'a> CacheableCall<'a> {
@@ -86,10 +88,10 @@ impl<'a> CacheableCall<'a> {
         self.request.deadline()
     }
 
-    async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
+    async fn ask(&self, event_sender: &EventSender) -> Result<(Raw, Version), Failure> {
         let call = Call { terms: None, ..(*self.request.call).clone() };
         // Boxed: it is large, and its callers have room for several.
-        let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), outlet)).await;
+        let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), event_sender)).await;
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
         self.server.ended(reply, self.request.begun.elapsed());
         let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
@@ -100,7 +102,7 @@ impl<'a> CacheableCall<'a> {
     }
 
     /// Returns for whom a result is cached, and how long.
-    fn keep(&self, result: &Raw, version: Version, outlet: &Outlet) -> CacheScope {
+    fn keep(&self, result: &Raw, version: Version, event_sender: &EventSender) -> CacheScope {
         let is_final = result.part("resultType").is_none_or(|kind| kind.says("complete"))
             && result.part("task").is_none()
             && result.get("isError").is_none_or(|failed| failed.as_str() == "false");
@@ -108,7 +110,7 @@ impl<'a> CacheableCall<'a> {
         // If the server says nothing, the configuration decides.
         let own_ttl = result.part(caching::TTL).map_or(self.ttl, |_| Duration::from_millis(said.ttl_ms));
         let is_public = version.is_modern() && said.is_public;
-        match (is_final && !outlet.was_asked(), self.ttl.min(own_ttl)) {
+        match (is_final && !event_sender.was_asked(), self.ttl.min(own_ttl)) {
             (false, _) | (_, Duration::ZERO) => CacheScope::Not,
             (true, ttl) if is_public => CacheScope::Common(ttl),
             (true, ttl) => CacheScope::Own(ttl),
@@ -125,10 +127,10 @@ impl Manager {
     pub(super) async fn recall(
         &self,
         call: &CacheableCall<'_>,
-        outlet: &Outlet,
+        event_sender: &EventSender,
     ) -> Result<ServerResponse, Error> {
         let result = match call.server.upstream.check_open() {
-            Ok(()) => self.recalled(call, outlet).await,
+            Ok(()) => self.recalled(call, event_sender).await,
             Err(error) => Err(Failure::Ours(error)),
         };
         match result {
@@ -138,30 +140,51 @@ impl Manager {
             Err(Failure::Ours(upstream::Error::Unavailable { .. }))
                 if !is_in(&call.server.upstream, &self.snapshot()) =>
             {
-                self.receive_anew(call, outlet).await
+                self.receive_anew(call, event_sender).await
             }
             Err(Failure::Ours(source)) => Err(failed_at(&call.server.upstream, call.request.tool(), source)),
+            Err(Failure::Refused(error)) => Err(*error),
         }
+    }
+
+    async fn ask(
+        &self,
+        call: &CacheableCall<'_>,
+        event_sender: &EventSender,
+    ) -> Result<(Raw, Version), Failure> {
+        self.check_permitted(call)?;
+        call.ask(event_sender).await
+    }
+
+    /// Checks the policy again, because a call may have waited for an equal one. Nobody waits at a server that is gone.
+    fn check_permitted(&self, call: &CacheableCall<'_>) -> Result<(), Failure> {
+        let snapshot = self.seen_by(call.request.call.affinity.as_ref());
+        let Ok(server) = snapshot.server(call.request.server_name()) else { return Ok(()) };
+        call.request.check_policy(server).map_err(|error| Failure::Refused(Box::new(error)))
     }
 
     /// Sends the request to the server that has its name now.
     fn receive_anew<'a>(
         &'a self,
         call: &'a CacheableCall<'_>,
-        outlet: &'a Outlet,
+        event_sender: &'a EventSender,
     ) -> BoxFuture<'a, Result<ServerResponse, Error>> {
-        Box::pin(async { self.call_unwatched(&self.renewed(call.request.clone())?, outlet).await })
+        Box::pin(async { self.call_unwatched(&self.renewed(call.request.clone())?, event_sender).await })
     }
 
     /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its
     /// own request. The other call may be waiting for a user, or may have had less time.
-    async fn recalled(&self, call: &CacheableCall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
+    async fn recalled(
+        &self,
+        call: &CacheableCall<'_>,
+        event_sender: &EventSender,
+    ) -> Result<(Raw, Version), Failure> {
         let (own, common) = call.keys();
         let (begun, deadline, asks) = (call.request.begun, call.deadline(), AtomicBool::new(false));
         let make = async {
             asks.store(true, Ordering::Relaxed);
-            let (result, version) = call.ask(outlet).await?;
-            Ok(Made { value: written(&result, version), keep: call.keep(&result, version, outlet) })
+            let (result, version) = self.ask(call, event_sender).await?;
+            Ok(Made { value: written(&result, version), keep: call.keep(&result, version, event_sender) })
         };
         let places = CacheKeys { own: &own, common: Some(&common) };
         let fetched = self.store.fetch_made(places, make);
@@ -169,10 +192,10 @@ impl Manager {
             sleep_until(begun + deadline.at.saturating_duration_since(begun) / 2).await;
             if asks.load(Ordering::Relaxed) {
                 // This call itself takes the time. The timeout is a precaution against one that never ends.
-                outlet.expired(deadline.plus(MARGIN)).await;
+                event_sender.expired(deadline.plus(MARGIN)).await;
                 return Err(Failure::Ours(upstream::Error::TimedOut { after: begun.elapsed() }));
             }
-            call.ask(outlet).await
+            self.ask(call, event_sender).await
         };
         let fetched = tokio::select! {
             biased;
@@ -181,13 +204,14 @@ impl Manager {
         };
         match fetched {
             Ok(fetched) => match read(&fetched.value) {
-                Some(answer) => Ok(answer),
+                Some(answer) if asks.load(Ordering::Relaxed) => Ok(answer),
+                Some(answer) => self.check_permitted(call).map(|()| answer),
                 // Another program wrote this value.
-                None => call.ask(outlet).await,
+                None => self.ask(call, event_sender).await,
             },
             // The other call timed out, not this one.
             Err(Failure::Ours(upstream::Error::TimedOut { .. })) if !asks.load(Ordering::Relaxed) => {
-                call.ask(outlet).await
+                self.ask(call, event_sender).await
             }
             Err(failure) => Err(failure),
         }

@@ -10,6 +10,7 @@ use crate::manager::{Scope, ServerStatus};
 use protocol::meta::Sender;
 use protocol::method;
 use runtime::shutdown::Shutdown;
+use upstream::config::OnChange;
 use upstream::fake::{self, Answer, Fake};
 use upstream::{CallEvent, Owner, State};
 
@@ -50,15 +51,20 @@ impl Scene {
 
     /// Returns the result for `principal`, and whether the server was called for it.
     async fn ask(&self, principal: &str, params: Value) -> (String, bool) {
-        self.ask_as(call(Some(principal)), params, &Outlet::none()).await.expect("an answer")
+        self.ask_as(call(Some(principal)), params, &EventSender::none()).await.expect("an answer")
     }
 
-    async fn ask_as(&self, call: Call, params: Value, outlet: &Outlet) -> Result<(String, bool), Error> {
+    async fn ask_as(
+        &self,
+        call: Call,
+        params: Value,
+        event_sender: &EventSender,
+    ) -> Result<(String, bool), Error> {
         let (before, params) = (self.calls(), Raw::of(&params));
         let name: String = params.get_as("name").expect("a name");
         let call = Call { params: Some(params), ..call };
         let request = self.manager.tool_request(&Scope::All, &name, call, None).await?;
-        let response = request.whole(self.manager.call(&request, outlet).await?).await?;
+        let response = request.whole(self.manager.call(&request, event_sender).await?).await?;
         let reply = response.body.expect("a result");
         Ok((reply.as_str().to_owned(), self.calls() > before))
     }
@@ -148,7 +154,7 @@ async fn what_goes_on_or_changes_something_or_is_nobodys_is_not_kept() {
         }
     }
     for _ in 0..2 {
-        let asked = scene.ask_as(call(None), reading(), &Outlet::none()).await;
+        let asked = scene.ask_as(call(None), reading(), &EventSender::none()).await;
         assert!(asked.expect("an answer").1);
     }
 }
@@ -178,9 +184,9 @@ async fn other_parameters_eras_and_abilities_are_other_calls_and_other_meta_is_n
     assert!(scene.ask("ann", json!({"name": "read", "arguments": {"x": 2}})).await.1);
     let able = Sender { capabilities: Raw::of(&json!({"sampling": {}})), ..Sender::gateway() };
     let able = Call { sender: able, ..call(Some("ann")) };
-    assert!(scene.ask_as(able, reading(), &Outlet::none()).await.expect("an answer").1);
+    assert!(scene.ask_as(able, reading(), &EventSender::none()).await.expect("an answer").1);
     let legacy = Call { era: Era::Legacy, ..call(Some("ann")) };
-    assert!(scene.ask_as(legacy, reading(), &Outlet::none()).await.expect("an answer").1);
+    assert!(scene.ask_as(legacy, reading(), &EventSender::none()).await.expect("an answer").1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,12 +220,52 @@ async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one
     apply(vec![next]).await.expect("applied");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(old.upstream.check_open().is_err(), "nothing runs there, so it has ended");
-    let called = scene.manager.recall(&waiting, &Outlet::none()).await.expect("by its successor");
+    let called = scene.manager.recall(&waiting, &EventSender::none()).await.expect("by its successor");
     assert!(called.collect().await.expect("an answer").body.is_ok());
     assert_eq!(scene.calls(), 1);
     apply(Vec::new()).await.expect("applied");
-    let gone = scene.manager.recall(&waiting, &Outlet::none()).await;
+    let gone = scene.manager.recall(&waiting, &EventSender::none()).await;
     assert!(matches!(gone, Err(Error::ServerNotFound { .. })), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_waits_for_an_equal_one_is_refused_if_its_tool_is_held_meanwhile() {
+    for limit in [None, Some(Duration::from_millis(1_800))] {
+        let mut config = fake::config("s");
+        (config.tools.cache_ttl, config.tools.on_change) = (Some(TTL), OnChange::Block);
+        let server = Fake::new(Version::V2025_11_25);
+        let answer_with = |description: &'static str| {
+            server.answer(move |call| {
+                let read = json!({"name": "read", "annotations": {"readOnlyHint": true}, "description": description});
+                let result = Ok(Raw::of(&json!({"content": []})));
+                Some(match call.method == "tools/list" {
+                    true => Answer::result(&json!({"tools": [read]})),
+                    false => Answer::After(Duration::from_secs(1), result.clone()),
+                })
+            });
+        };
+        answer_with("first");
+        let config = Config::of(vec![config]);
+        let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
+        manager.settled(&Scope::All, TTL).await;
+        let scene = Scene { manager, server: server.clone() };
+        let called = async |timeout| {
+            let call = Call { params: Some(Raw::of(&reading())), ..call(Some("ann")) };
+            let request = scene.manager.tool_request(&Scope::All, "read", call, None).await.expect("offered");
+            scene.manager.call(&RoutedRequest { timeout, ..request }, &EventSender::none()).await
+        };
+        let changed = async {
+            let mut changes = scene.manager.changes();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            answer_with("second");
+            server.say_changed();
+            changes.changed().await.expect("a snapshot");
+        };
+        let (first, second, ()) = tokio::join!(called(None), called(limit), changed);
+        assert!(first.is_ok(), "it ran before the change");
+        assert!(matches!(second, Err(Error::ToolChanged { .. })), "{limit:?}: {second:?}");
+        assert_eq!(scene.calls(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +276,7 @@ async fn a_server_that_is_disconnected_is_not_answered_for_and_one_that_is_down_
     assert_eq!(scene.ask("ann", reading()).await, (answer, false));
     let ServerStatus { status, .. } = scene.manager.disconnect("s").await.expect("it goes");
     assert_eq!(status.state, State::Disconnected);
-    let refused = scene.ask_as(call(Some("ann")), reading(), &Outlet::none()).await;
+    let refused = scene.ask_as(call(Some("ann")), reading(), &EventSender::none()).await;
     assert!(matches!(refused, Err(Error::Upstream { source: upstream::Error::Unavailable { .. }, .. })));
 }
 
@@ -240,18 +286,18 @@ async fn what_came_of_a_question_is_not_kept_and_holds_up_nobody() {
     let list = json!({"tools": [{"name": "read", "annotations": {"readOnlyHint": true}}]});
     scene.server.answer(move |call| match call.method.as_str() {
         "tools/list" => Some(Answer::result(&list)),
-        "tools/call" => Some(Answer::work(|_, outlet: Outlet| async move {
-            let answer = outlet.ask("elicitation/create".into(), None).await;
+        "tools/call" => Some(Answer::work(|_, event_sender: EventSender| async move {
+            let answer = event_sender.ask("elicitation/create".into(), None).await;
             Ok(answer.and_then(Result::ok).unwrap_or_else(|| Raw::of(&json!({"content": []}))))
         })),
         _ => None,
     });
-    let (outlet, mut inlet) = Outlet::new(4);
+    let (event_sender, mut receiver) = EventSender::new(4);
     let asked = call(Some("ann"));
-    let mut asking = Box::pin(scene.ask_as(asked, reading(), &outlet));
+    let mut asking = Box::pin(scene.ask_as(asked, reading(), &event_sender));
     let question = tokio::select! {
         _ = &mut asking => panic!("it asks first"),
-        said = inlet.recv() => said,
+        said = receiver.recv() => said,
     };
     // Ann has not answered yet. Meanwhile a second call with equal arguments comes from her principal.
     let (other, _) = scene.ask("ann", reading()).await;

@@ -14,7 +14,7 @@ use protocol::feature::Tool;
 use protocol::{Version, method};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Fake};
-use upstream::{Call, Outlet, Owner};
+use upstream::{Call, EventSender, Owner};
 
 /// The names and definitions of `tools`.
 fn pairs(tools: &[Tool]) -> impl Iterator<Item = (&str, &Raw)> {
@@ -307,7 +307,7 @@ async fn a_further_request_of_a_call_is_not_made_after_the_tool_changed() {
     let request = manager.tool_request(&Scope::All, "t", call, None).await.expect("found");
     a.shift(&manager, &[("t", "2")]).await;
     let request = manager.renewed(request).expect("the server is there");
-    let called = manager.call(&request, &Outlet::none()).await;
+    let called = manager.call(&request, &EventSender::none()).await;
     assert!(is_held(&called) && a.calls() == 0);
 }
 

@@ -142,12 +142,12 @@ impl Manager {
             return self.snapshot();
         }
         let affinity = Affinity::of_program(Arc::clone(principal), None);
-        if self.has_to_attend(Viewer { scope, affinity: Some(&affinity) }) {
+        if self.needs_own_session(Viewer { scope, affinity: Some(&affinity) }) {
             let call = Call::of_gateway(method::TOOLS_LIST, None);
             let principal = Some(Arc::clone(principal));
             let call = Call { affinity: Some(affinity.clone()), principal, ..call };
             // Boxed: it is large, and each principal waits once.
-            Box::pin(self.attend(scope, &call, None, WaitFor::Connection)).await;
+            Box::pin(self.open_session(scope, &call, None, WaitFor::Connection)).await;
         }
         self.seen_by(Some(&affinity))
     }
@@ -158,13 +158,13 @@ impl Manager {
     }
 
     /// Whether a first request of `viewer`, also a list, has to wait for servers where each principal logs in
-    /// ([`Manager::attend`]): they list nothing without a login.
-    pub fn has_to_attend(&self, viewer: Viewer<'_>) -> bool {
+    /// ([`Manager::open_session`]): they list nothing without a login.
+    pub fn needs_own_session(&self, viewer: Viewer<'_>) -> bool {
         let Some(affinity) = viewer.affinity.filter(|_| self.has_logins()) else { return false };
         let snapshot = self.published.snapshot.load();
         let mut servers = snapshot.servers_in(viewer.scope).iter().map(|server| &server.upstream);
         servers.any(|server| {
-            server.config().is_per_principal() && server.has_to_attend(affinity, &Raw::empty_object())
+            server.config().is_per_principal() && server.needs_own_session(affinity, &Raw::empty_object())
         })
     }
 
@@ -177,7 +177,7 @@ impl Manager {
     ) -> Option<Arc<Upstream>> {
         let snapshot = self.published.snapshot.load();
         let upstream = &snapshot.server(server).ok()?.upstream;
-        let may_open = upstream.has_to_attend(affinity, capabilities) || upstream.has_to_decide();
+        let may_open = upstream.needs_own_session(affinity, capabilities) || upstream.has_to_decide();
         may_open.then(|| Arc::clone(upstream))
     }
 
@@ -208,15 +208,16 @@ impl Manager {
 
     /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits for what is `awaited`
     /// of each. With `only` it is that one server, wherever its clients log in.
-    pub async fn attend(&self, scope: &Scope, call: &Call, only: Option<&str>, awaited: WaitFor) {
+    pub async fn open_session(&self, scope: &Scope, call: &Call, only: Option<&str>, awaited: WaitFor) {
         let snapshot = self.snapshot();
         let is_meant = |upstream: &Upstream| match only {
             Some(only) => *upstream.config().name == *only,
             None => upstream.config().is_per_principal(),
         };
         let upstreams = snapshot.servers_in(scope).iter().map(|server| &server.upstream);
-        let attended =
-            upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(call, awaited));
+        let attended = upstreams
+            .filter(|upstream| is_meant(upstream))
+            .map(|upstream| upstream.open_session(call, awaited));
         futures_util::future::join_all(attended).await;
     }
 }

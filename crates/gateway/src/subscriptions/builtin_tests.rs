@@ -78,18 +78,18 @@ async fn a_legacy_session_that_subscribed_hears_of_it_and_another_does_not() {
 #[tokio::test(start_paused = true)]
 async fn a_modern_client_that_listens_hears_of_it() {
     let (gateway, ring) = gateway().await;
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let params = raw(&json!({"notifications": {"resourceSubscriptions": [URI, "x://none"]}}));
     let (id, caller) = (RequestId::from_u64(7), modern());
     let heard = async {
-        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        let ack = said(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(r#""resourceSubscriptions":["x://context"]"#), "{ack}");
         ring();
-        let notice = said(&mut inlet).await.expect("a notice");
+        let notice = said(&mut receiver).await.expect("a notice");
         assert!(notice.contains("notifications/resources/updated") && notice.contains(URI), "{notice}");
     };
     tokio::select! {
-        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
+        end = listen(&gateway, &caller, (&id, Some(&params)), &event_sender) => panic!("{end:?}"),
         () = heard => {}
     }
 }

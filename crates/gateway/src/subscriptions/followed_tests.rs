@@ -45,12 +45,12 @@ async fn begin(gateway: &Gateway, caller: &Caller) -> String {
 /// Returns the acknowledgment for `caller`, which subscribes to the task `id` and to changes of
 /// tools.
 async fn honoured_of(gateway: &Gateway, caller: &Caller, id: &str) -> String {
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let params = raw(&json!({"notifications": {"toolsListChanged": true, "taskIds": [id]}}));
     let request = RequestId::from_u64(7);
     tokio::select! {
-        end = listen(gateway, caller, (&request, Some(&params)), &outlet) => panic!("{end:?}"),
-        ack = said(&mut inlet) => ack.expect("an acknowledgement"),
+        end = listen(gateway, caller, (&request, Some(&params)), &event_sender) => panic!("{end:?}"),
+        ack = said(&mut receiver) => ack.expect("an acknowledgement"),
     }
 }
 
@@ -60,29 +60,29 @@ async fn a_client_hears_of_its_task_and_of_how_it_is_after_a_gap() {
     let gateway = gateway(&[("s", &server)]).await;
     let caller = fixture::modern("c", FOLLOWS);
     let id = begin(&gateway, &caller).await;
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let params = raw(&json!({"notifications": {"taskIds": [&id, "invented", &id]}}));
     let request = RequestId::from_u64(7);
     let heard = async {
-        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        let ack = said(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(&format!(r#""notifications":{{"taskIds":["{id}"]}}"#)), "{ack}");
         assert_eq!(server.listening(), [r#"{"taskIds":["t-1"]}"#]);
         let told = json!({"taskId": "t-1", "status": "working", "n": 1,
             "_meta": {"io.modelcontextprotocol/subscriptionId": 3}});
         server.say(Event::Notice(Notification { method: method::TASKS.into(), params: Some(raw(&told)) }));
-        let notice = said(&mut inlet).await.expect("a notice");
+        let notice = said(&mut receiver).await.expect("a notice");
         assert!(notice.starts_with(r#"{"jsonrpc":"2.0","method":"notifications/tasks""#), "{notice}");
         assert!(notice.contains(&format!(r#""taskId":"{id}","#)) && notice.contains(r#""n":1"#), "{notice}");
         assert!(notice.contains(r#""io.modelcontextprotocol/subscriptionId":7"#), "{notice}");
         server.end_streams();
         tokio::time::sleep(Duration::from_mins(1)).await;
-        let notice = said(&mut inlet).await.expect("what happened meanwhile");
+        let notice = said(&mut receiver).await.expect("what happened meanwhile");
         assert!(notice.contains(r#""status":"completed""#) && notice.contains(r#""result":"#), "{notice}");
         assert!(notice.contains(&id) && !notice.contains("resultType"), "{notice}");
-        assert_eq!(said(&mut inlet).await, None);
+        assert_eq!(said(&mut receiver).await, None);
     };
     tokio::select! {
-        end = listen(&gateway, &caller, (&request, Some(&params)), &outlet) => panic!("{end:?}"),
+        end = listen(&gateway, &caller, (&request, Some(&params)), &event_sender) => panic!("{end:?}"),
         () = heard => {}
     }
     tokio::time::sleep(Duration::from_mins(1)).await;

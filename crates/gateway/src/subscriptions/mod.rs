@@ -29,7 +29,7 @@ use crate::params;
 use json::Raw;
 use protocol::feature::{List, Lists};
 use protocol::{ErrorObject, Notification, Reply, RequestId, meta, method};
-use upstream::Outlet;
+use upstream::EventSender;
 
 /// Parameter with the requested subscriptions.
 const FILTER: &str = "notifications";
@@ -43,13 +43,13 @@ const AT_A_TIME: usize = 16;
 /// How long a stream waits for its servers before it starts without them.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Serves `subscriptions/listen`: acknowledges the accepted subscriptions, then sends notifications into `outlet`
+/// Serves `subscriptions/listen`: acknowledges the accepted subscriptions, then sends notifications into `event_sender`
 /// until Switchyard shuts down. Dropping the future ends the subscription.
 pub async fn listen(
     gateway: &Gateway,
     caller: &Caller,
     request: (&RequestId, Option<&Raw>),
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Reply {
     let (id, params) = request;
     let found = params.and_then(|params| params.get(FILTER));
@@ -69,11 +69,11 @@ pub async fn listen(
     let mut feed = Feed::new(manager, caller, &mailbox);
     let uris = resources::subscribe_all(gateway, caller, &mailbox, uris).await;
     let ids = followed::follow_all(gateway, caller, &mailbox, ids).await;
-    outlet.deliver(tagged(acknowledged(lists, &uris, &ids), id)).await;
+    event_sender.deliver(tagged(acknowledged(lists, &uris, &ids), id)).await;
     loop {
         tokio::select! {
             () = gateway.shutdown.requested() => return Ok(ended(caller, id)),
-            notice = next(gateway, caller, &mut feed) => outlet.deliver(tagged(notice, id)).await,
+            notice = next(gateway, caller, &mut feed) => event_sender.deliver(tagged(notice, id)).await,
         }
     }
 }

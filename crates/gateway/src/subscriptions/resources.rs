@@ -17,7 +17,7 @@ use auth::Action;
 use json::Raw;
 use protocol::{Era, ErrorCode, ErrorObject, Reply};
 use runtime::telemetry::limit::Limit;
-use upstream::{Outlet, Subject, WatchRefusal};
+use upstream::{EventSender, Subject, WatchRefusal};
 
 /// Handles `resources/subscribe`.
 pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
@@ -83,7 +83,7 @@ impl Gateway {
             // finds it.
             let topic = Topic::Resource(server.clone(), there.clone());
             let subscription = self.router.tell(topic, uri, (mailbox.pending(), &caller.affinity));
-            self.open(caller, &server, &Outlet::none()).await;
+            self.open(caller, &server, &EventSender::none()).await;
             let client = (caller.principal.id(), Some(&caller.affinity));
             match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),

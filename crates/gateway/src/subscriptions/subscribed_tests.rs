@@ -211,18 +211,18 @@ async fn a_modern_client_hears_of_a_legacy_servers_resources_as_long_as_it_liste
         (call.method == method::RESOURCES_SUBSCRIBE && is_other).then(refusal)
     });
     let gateway = gateway(&[("s", &server)]).await;
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let uris = ["a:1", "a:refused", "a:1", "a:2"];
     let params = raw(&json!({"notifications": {"resourceSubscriptions": uris}}));
     let id = RequestId::from_raw(Raw::of("L")).expect("an id");
     let mut caller = modern();
     caller.scope = one("s");
-    let listening = listen(&gateway, &caller, (&id, Some(&params)), &outlet);
+    let listening = listen(&gateway, &caller, (&id, Some(&params)), &event_sender);
     let heard = async {
-        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        let ack = said(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(r#""notifications":{"resourceSubscriptions":["a:1","a:2"]}"#), "{ack}");
         server.say(updated("a:2"));
-        let notice = said(&mut inlet).await.expect("a notice");
+        let notice = said(&mut receiver).await.expect("a notice");
         let tag = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"L"}"#;
         assert!(notice.ends_with(&format!(r#""params":{{"uri":"a:2",{tag}}}}}"#)), "{notice}");
     };
@@ -245,22 +245,22 @@ async fn a_reader_hears_of_lists_and_no_server_hears_of_a_reader() {
     let refused = subscribe(&gateway, &caller, "a:1").await.expect_err("it may not read it either");
     assert_eq!(refused.code(), code::INVALID_REQUEST);
     assert!(refused.raw().as_str().contains(r#""code":"forbidden""#), "{refused:?}");
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let params =
         raw(&json!({"notifications": {"promptsListChanged": true, "resourceSubscriptions": ["a:1"]}}));
     let (id, mut caller) = (RequestId::from_u64(7), modern());
     caller.principal = reader();
     let heard = async {
-        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        let ack = said(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(r#""notifications":{"promptsListChanged":true}"#), "{ack}");
         server.say(updated("a:1"));
-        assert_eq!(said(&mut inlet).await, None);
+        assert_eq!(said(&mut receiver).await, None);
         lists(&server, [0, 0, 1]);
         server.say(Event::Changed(List::Prompts));
-        assert!(said(&mut inlet).await.expect("a notice").contains("prompts/list_changed"));
+        assert!(said(&mut receiver).await.expect("a notice").contains("prompts/list_changed"));
     };
     tokio::select! {
-        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
+        end = listen(&gateway, &caller, (&id, Some(&params)), &event_sender) => panic!("{end:?}"),
         () = heard => {}
     }
     assert_eq!(server.executed(method::RESOURCES_SUBSCRIBE), 0);

@@ -11,7 +11,7 @@ use protocol::feature::Kind;
 use protocol::{Message, Request, Version};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Dial, Fake};
-use upstream::{CallEvent, Event, Inlet};
+use upstream::{CallEvent, Event, EventReceiver};
 
 pub(super) fn raw(json: &serde_json::Value) -> Raw {
     Raw::of(json)
@@ -58,7 +58,7 @@ pub(super) async fn ask(
 ) -> Reply {
     let id = RequestId::from_u64(1);
     let request = Request { id, method: method.into(), params: Some(raw(&params)) };
-    crate::collect(gateway.handle(caller, &request, &Outlet::none()).await, caller.version.era()).await
+    crate::collect(gateway.handle(caller, &request, &EventSender::none()).await, caller.version.era()).await
 }
 
 /// Makes a legacy session that has sent `initialize`.
@@ -84,8 +84,8 @@ fn text(notice: &Notification) -> String {
     String::from_utf8(message.to_vec()).expect("UTF-8")
 }
 
-pub(super) async fn said(inlet: &mut Inlet) -> Option<String> {
-    match tokio::time::timeout(Duration::from_secs(10), inlet.recv()).await.ok()?? {
+pub(super) async fn said(receiver: &mut EventReceiver) -> Option<String> {
+    match tokio::time::timeout(Duration::from_secs(10), receiver.recv()).await.ok()?? {
         CallEvent::Notice(notice) => Some(text(&notice)),
         other => panic!("{other:?}"),
     }
@@ -138,19 +138,19 @@ async fn a_change_is_told_within_a_second() {
 async fn a_listener_hears_what_it_asked_for_under_its_own_id() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let params = raw(&json!({"notifications": {"promptsListChanged": true, "unknown": true}}));
     let (id, caller) = (RequestId::from_u64(7), modern());
-    let listening = listen(&gateway, &caller, (&id, Some(&params)), &outlet);
+    let listening = listen(&gateway, &caller, (&id, Some(&params)), &event_sender);
     let heard = async {
-        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        let ack = said(&mut receiver).await.expect("an acknowledgement");
         lists(&server, [1, 1, 0]);
         server.say(Event::Changed(List::Tools));
         server.say(Event::Changed(List::Resources));
-        assert_eq!(said(&mut inlet).await, None, "it did not ask for these");
+        assert_eq!(said(&mut receiver).await, None, "it did not ask for these");
         lists(&server, [1, 1, 1]);
         server.say(Event::Changed(List::Prompts));
-        let notice = said(&mut inlet).await.expect("a notice");
+        let notice = said(&mut receiver).await.expect("a notice");
         gateway.shutdown.begin();
         (ack, notice)
     };
@@ -173,13 +173,13 @@ async fn a_listener_hears_what_it_asked_for_under_its_own_id() {
 async fn nobody_is_promised_changes_of_a_list_that_no_server_has() {
     let server = Fake::new(Version::V2025_11_25);
     let gateway = gateway(&[("s", &server)]).await;
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
     let params = raw(&json!({ "notifications": all }));
     let (id, caller) = (RequestId::from_u64(7), modern());
     tokio::select! {
-        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
-        ack = said(&mut inlet) => {
+        end = listen(&gateway, &caller, (&id, Some(&params)), &event_sender) => panic!("{end:?}"),
+        ack = said(&mut receiver) => {
             assert!(ack.expect("said").contains(r#""notifications":{"toolsListChanged":true}"#));
         }
     }
@@ -199,17 +199,17 @@ async fn who_listens_before_a_server_is_there_hears_of_all_its_lists() {
         Some(Answer::result(&lists))
     });
     let gateway = gateway(&[("s", &server), ("t", &other)]).await;
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
     let params = raw(&json!({ "notifications": all }));
     let (id, caller) = (RequestId::from_u64(7), modern());
     let heard = async {
-        let ack = said(&mut inlet).await.expect("an acknowledgement");
+        let ack = said(&mut receiver).await.expect("an acknowledgement");
         assert!(List::ALL.iter().all(|list| ack.contains(list.filter())), "{ack}");
         server.dial(Dial::Accept);
         tokio::time::sleep(Duration::from_mins(5)).await;
         let mut notices = Vec::new();
-        while let Some(notice) = said(&mut inlet).await {
+        while let Some(notice) = said(&mut receiver).await {
             notices.push(notice);
         }
         for list in List::ALL {
@@ -219,7 +219,7 @@ async fn who_listens_before_a_server_is_there_hears_of_all_its_lists() {
         assert_eq!(notices.len(), List::ALL.len(), "{notices:?}");
     };
     tokio::select! {
-        end = listen(&gateway, &caller, (&id, Some(&params)), &outlet) => panic!("{end:?}"),
+        end = listen(&gateway, &caller, (&id, Some(&params)), &event_sender) => panic!("{end:?}"),
         () = heard => {}
     }
     let at_other = Scope::Server("t".into());

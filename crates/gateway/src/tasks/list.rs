@@ -11,7 +11,7 @@ use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{ErrorCode, ErrorObject, Method, Reply, method};
-use upstream::{Outlet, ServerResponse};
+use upstream::{EventSender, ServerResponse};
 
 /// The purpose to which cursors are sealed.
 const PURPOSE: &str = "tasks/list";
@@ -61,7 +61,7 @@ async fn page(
     let request = gateway.manager.request_at(server, "".into(), call);
     // A server that is unavailable, or does not list tasks, must not hide those of the others.
     let Ok(ServerResponse { body: Ok(result), .. }) =
-        performed(&gateway.manager, request, &Outlet::none()).await
+        performed(&gateway.manager, request, &EventSender::none()).await
     else {
         return Ok((Vec::new(), None));
     };

@@ -28,7 +28,7 @@ use json::Raw;
 use protocol::error::code;
 use protocol::feature::Effect;
 use protocol::{Era, ErrorCode, ErrorObject, Method, Reply, method};
-use upstream::{Call, Outlet, ServerResponse};
+use upstream::{Call, EventSender, ServerResponse};
 
 use ids::Found;
 pub(super) use ids::TaskIds;
@@ -51,7 +51,7 @@ pub(super) async fn handle(
     caller: &Caller,
     name: &'static str,
     params: Option<&Raw>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Reply {
     if !caller.principal.may(Action::Call) {
         return Err(error::forbidden("follow tasks"));
@@ -64,7 +64,7 @@ pub(super) async fn handle(
     let token: String = params.get_as("taskId").ok_or_else(unknown)?;
     let found = gateway.task_ids.find(caller, &token).ok_or_else(unknown)?;
     let params = params.with("taskId", &Raw::of(&found.id));
-    gateway.open(caller, &found.server, outlet).await;
+    gateway.open(caller, &found.server, event_sender).await;
     let asking = TaskRequest { gateway, caller, found: &found, params };
     let ids = gateway.task_ids.of(&caller.principal, &found.server).asked_as(&found.id, &token);
     let reply = match (name, caller.version.era()) {
@@ -73,7 +73,7 @@ pub(super) async fn handle(
         (method::TASKS_UPDATE, _) => asking.update().await,
         (method::TASKS_CANCEL, Era::Modern) => asking.cancel_modern().await,
         (method::TASKS_CANCEL, Era::Legacy) => asking.cancel_legacy().await,
-        _ => return asking.result(outlet).await.map(|result| ids.related(&result)),
+        _ => return asking.result(event_sender).await.map(|result| ids.related(&result)),
     };
     let result = ids.exposed(&reply?);
     // Adds the members that the modern era requires.
@@ -98,7 +98,7 @@ pub(super) fn task_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option
 
 /// Returns the current state of the task in `params`, in the client's form.
 pub(super) async fn look(gateway: &Gateway, caller: &Caller, params: &Raw) -> Reply {
-    handle(gateway, caller, method::TASKS_GET, Some(params), &Outlet::none()).await
+    handle(gateway, caller, method::TASKS_GET, Some(params), &EventSender::none()).await
 }
 
 /// The error for an unknown id or one of another client, which look alike.
@@ -122,7 +122,7 @@ impl TaskRequest<'_> {
     async fn perform(&self, name: &'static str) -> Result<ServerResponse<Reply>, ErrorObject> {
         let manager = &self.gateway.manager;
         let call = about(call_of(self.caller), name, self.params.clone());
-        let done = performed(manager, request(manager, self.found, call), &Outlet::none()).await;
+        let done = performed(manager, request(manager, self.found, call), &EventSender::none()).await;
         done.map_err(|failure| error::object(&failure, self.caller.version.era()))
     }
 
@@ -189,17 +189,17 @@ impl TaskRequest<'_> {
     }
 
     /// Waits for the result of the task.
-    async fn result(&self, outlet: &Outlet) -> Reply {
+    async fn result(&self, event_sender: &EventSender) -> Reply {
         let manager = &self.gateway.manager;
         let call = about(call_of(self.caller), method::TASKS_RESULT, self.params.clone());
         let request = request(manager, self.found, call);
         let request = request.map(|request| RoutedRequest { timeout: Some(LIMIT), ..request });
         let ids = self.gateway.task_ids.of(&self.caller.principal, &self.found.server);
-        let done = relay::perform(manager, request, outlet, ids).await;
+        let done = relay::perform(manager, request, event_sender, ids).await;
         let done = done.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
         match done.body {
             Err(refusal) if done.version.is_modern() && refusal.code() == code::METHOD_NOT_FOUND => {
-                waiting::outcome(self.gateway, self.caller, self.found, outlet).await
+                waiting::outcome(self.gateway, self.caller, self.found, event_sender).await
             }
             reply => reply,
         }
@@ -269,9 +269,13 @@ fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
 pub(crate) type CallResult = Result<ServerResponse<Reply>, Error>;
 
 /// Sends a request about a task. Returns the whole response.
-async fn performed(manager: &Manager, request: Result<RoutedRequest, Error>, outlet: &Outlet) -> CallResult {
+async fn performed(
+    manager: &Manager,
+    request: Result<RoutedRequest, Error>,
+    event_sender: &EventSender,
+) -> CallResult {
     let request = request?;
-    request.whole(manager.call(&request, outlet).await?).await
+    request.whole(manager.call(&request, event_sender).await?).await
 }
 
 #[cfg(test)]

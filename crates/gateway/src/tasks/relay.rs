@@ -9,7 +9,7 @@ use crate::manager::{Error, Manager, RoutedRequest};
 use json::Raw;
 use protocol::Notification;
 use runtime::memory::Account;
-use upstream::{CallEvent, Outlet, Question};
+use upstream::{CallEvent, EventSender, Question};
 
 /// Notices that may wait for their reader.
 const NOTICES: usize = 128;
@@ -18,29 +18,29 @@ const NOTICES: usize = 128;
 pub(super) async fn perform(
     manager: &Manager,
     request: Result<RoutedRequest, Error>,
-    outlet: &Outlet,
+    event_sender: &EventSender,
     ids: Ids<'_>,
 ) -> CallResult {
     let request = request?;
-    let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
+    let (own, mut receiver) = EventSender::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
     let call = performed(manager, Ok(request), &own);
     tokio::pin!(call);
     let mut questions = FuturesUnordered::new();
     let done = loop {
         tokio::select! {
             biased;
-            Some(said) = inlet.recv() => match said {
-                CallEvent::Notice(told) => outlet.offer(notice(told, ids)),
-                CallEvent::Question(question) => questions.push(ask(question, outlet, ids)),
-                CallEvent::Pause(after) => outlet.pause(after),
+            Some(said) = receiver.recv() => match said {
+                CallEvent::Notice(told) => event_sender.offer(notice(told, ids)),
+                CallEvent::Question(question) => questions.push(ask(question, event_sender, ids)),
+                CallEvent::Pause(after) => event_sender.pause(after),
             },
             Some(()) = questions.next(), if !questions.is_empty() => {}
             done = &mut call => break done,
         }
     };
-    while let Ok(said) = inlet.try_recv() {
+    while let Ok(said) = receiver.try_recv() {
         if let CallEvent::Notice(told) = said {
-            outlet.offer(notice(told, ids));
+            event_sender.offer(notice(told, ids));
         }
     }
     done
@@ -52,9 +52,9 @@ fn notice(notice: Notification, ids: Ids<'_>) -> Notification {
 }
 
 /// Asks the client. The question ends when the server withdraws it.
-async fn ask(mut question: Question, outlet: &Outlet, ids: Ids<'_>) {
+async fn ask(mut question: Question, event_sender: &EventSender, ids: Ids<'_>) {
     let params = question.params.as_ref().map(|params: &Raw| ids.related(params));
-    let answer = outlet.ask_for(question.server.clone(), question.method.clone(), params);
+    let answer = event_sender.ask_for(question.server.clone(), question.method.clone(), params);
     let reply = tokio::select! {
         reply = answer => reply,
         () = question.withdrawn() => None,

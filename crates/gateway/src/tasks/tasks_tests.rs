@@ -42,7 +42,7 @@ async fn listing(
     Scene::over(server).await
 }
 
-async fn old_server(call: upstream::Call, outlet: Outlet) -> Reply {
+async fn old_server(call: upstream::Call, event_sender: EventSender) -> Reply {
     let params = call.params.unwrap_or_else(Raw::empty_object);
     let id: String = params.get_as("taskId").unwrap_or_default();
     match call.method.as_str() {
@@ -54,8 +54,9 @@ async fn old_server(call: upstream::Call, outlet: Outlet) -> Reply {
         method::TASKS_CANCEL => refuse(code::INVALID_PARAMS),
         method::TASKS_RESULT => {
             let mark = task::with_related(&raw(r#"{"message":"m"}"#), &Raw::of("7"));
-            outlet.offer(Notification { method: "notifications/message".into(), params: Some(mark.clone()) });
-            let answer = outlet.ask("elicitation/create".into(), Some(mark)).await;
+            event_sender
+                .offer(Notification { method: "notifications/message".into(), params: Some(mark.clone()) });
+            let answer = event_sender.ask("elicitation/create".into(), Some(mark)).await;
             let Some(Ok(answer)) = answer else { return refuse(code::INTERNAL_ERROR) };
             let result = raw(r#"{"content":[],"isError":true}"#).with("answer", &answer);
             Ok(task::with_related(&result, &Raw::of("7")))
@@ -263,7 +264,7 @@ fn new_server(call: &upstream::Call, looks: &AtomicUsize) -> Reply {
     }
 }
 
-async fn accepting(mut heard: upstream::Inlet) -> usize {
+async fn accepting(mut heard: upstream::EventReceiver) -> usize {
     let mut asked = 0;
     while let Some(said) = heard.recv().await {
         if let CallEvent::Question(question) = said {

@@ -17,7 +17,7 @@ use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorCode, Reply, method};
 use runtime::shutdown::Shutdown;
-use upstream::{Call, Outlet, ServerResponse};
+use upstream::{Call, EventSender, ServerResponse};
 
 /// Shortest and longest pause between two status checks, whatever the server asks for.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -48,19 +48,24 @@ pub(crate) async fn waited_for(
     gateway: &Gateway,
     caller: &Caller,
     (server, reply): (&Arc<str>, &Reply),
-    outlet: &Outlet,
+    event_sender: &EventSender,
 ) -> Option<Reply> {
     let result = reply.as_ref().ok()?;
     result.text("resultType").filter(|kind| kind == "task")?;
     let found = Found { server: Arc::clone(server), id: result.get_as("taskId")? };
     let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, call_of(caller));
-    let outcome = outcome(gateway, caller, &found, outlet).await;
+    let outcome = outcome(gateway, caller, &found, event_sender).await;
     abandoned.keep();
     Some(outcome.map(|result| task::without_related(&result)))
 }
 
 /// Returns the reply to `tasks/result` for a task of the extension, once there is one.
-pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, outlet: &Outlet) -> Reply {
+pub(super) async fn outcome(
+    gateway: &Gateway,
+    caller: &Caller,
+    found: &Found,
+    event_sender: &EventSender,
+) -> Reply {
     let id = Raw::empty_object().with("taskId", &Raw::of(&found.id));
     let mut answered = HashSet::new();
     let end = Instant::now() + LIMIT;
@@ -73,7 +78,7 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
         let wanted =
             (status(&task) == "input_required").then(|| RequiredInput::of_task(&task, &mut answered));
         if let Some(wanted) = wanted.transpose()?.flatten() {
-            let responses = wanted.asked(caller, &found.server, outlet).await?;
+            let responses = wanted.asked(caller, &found.server, event_sender).await?;
             let params = id.with("inputResponses", &responses);
             let update = about(call_of(caller), method::TASKS_UPDATE, params);
             perform(gateway, caller, found, update).await?;
@@ -90,7 +95,7 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
 
 async fn perform(gateway: &Gateway, caller: &Caller, found: &Found, call: Box<Call>) -> Reply {
     let manager = &gateway.manager;
-    let done = performed(manager, request(manager, found, call), &Outlet::none()).await;
+    let done = performed(manager, request(manager, found, call), &EventSender::none()).await;
     done.map_err(|failure| error::object(&failure, caller.version.era()))?.body
 }
 
@@ -101,14 +106,14 @@ pub(crate) async fn call_as_task(
     (manager, shutdown): (Arc<Manager>, Shutdown),
     mut routed: RoutedRequest,
     is_asked: bool,
-    outlet: Outlet,
+    event_sender: EventSender,
 ) -> CallResult {
     if !routed.needs_task() {
-        return performed(&manager, Ok(routed), &outlet).await;
+        return performed(&manager, Ok(routed), &event_sender).await;
     }
     routed.edit(&[("task", Some(&Raw::empty_object()))]);
     let (server, call) = (Arc::clone(routed.server_name()), routed.call.clone());
-    let made = performed(&manager, Ok(routed), &outlet).await?;
+    let made = performed(&manager, Ok(routed), &event_sender).await?;
     let id = made.body.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
     let Some(id) = id.filter(|_| !is_asked) else { return Ok(made) };
     let found = Found { server, id };
@@ -116,7 +121,7 @@ pub(crate) async fn call_as_task(
     let rest = request(&manager, &found, about(call.clone(), method::TASKS_RESULT, params));
     let abandoned = Abandoned::new(&manager, &shutdown, &found, call);
     let rest = rest.map(|rest| RoutedRequest { timeout: Some(LIMIT), ..rest });
-    let done = performed(&manager, rest, &outlet).await?;
+    let done = performed(&manager, rest, &event_sender).await?;
     abandoned.keep();
     Ok(ServerResponse { body: done.body.map(|result| task::without_related(&result)), ..done })
 }
@@ -155,7 +160,7 @@ impl Drop for Abandoned {
             let Ok(request) = request(&manager, &found, call) else { return };
             let request = RoutedRequest { timeout: Some(CANCEL_LIMIT), ..request };
             // The result is ignored, because no caller waits for it.
-            let _ = timeout(CANCEL_LIMIT, manager.call(&request, &Outlet::none())).await;
+            let _ = timeout(CANCEL_LIMIT, manager.call(&request, &EventSender::none())).await;
         });
     }
 }

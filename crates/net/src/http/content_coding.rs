@@ -49,7 +49,7 @@ struct Layer {
     coding: Coding,
     codec: Codec,
     input: Bytes,
-    has_begun: bool,
+    has_started: bool,
     produced: u64,
 }
 
@@ -99,7 +99,7 @@ impl ContentDecoder {
             coding,
             codec: Codec::new(coding),
             input: Bytes::new(),
-            has_begun: false,
+            has_started: false,
             produced: 0,
         };
         Some(Box::new(Self {
@@ -173,11 +173,11 @@ impl Source<'_> {
             }
             match self.pull(outer)? {
                 DecodedStep::Data(data) => {
-                    layer.has_begun = true;
+                    layer.has_started = true;
                     layer.input = data;
                 }
                 // A response without a body may name a coding.
-                DecodedStep::End if layer.has_begun && !layer.codec.is_complete() => {
+                DecodedStep::End if layer.has_started && !layer.codec.is_complete() => {
                     return Err(undecodable(format!("its `{}` coding ends too early", layer.coding.name())));
                 }
                 other => return Ok(other),

@@ -50,7 +50,7 @@ impl Shares {
     }
 
     /// Records a call of `who`.
-    pub(super) fn note(&mut self, who: Option<&Arc<str>>, now: Instant) {
+    pub(super) fn record(&mut self, who: Option<&Arc<str>>, now: Instant) {
         if let Some(last) = &mut self.last
             && last.who.as_ref() == who
         {
@@ -137,13 +137,13 @@ mod tests {
     async fn a_principal_is_alone_until_another_one_calls() {
         let mut shares = Shares::new();
         let [alice, again, bob] = ["alice", "alice", "bob"].map(|name| Some(Arc::<str>::from(name)));
-        shares.note(alice.as_ref(), Instant::now());
-        shares.note(again.as_ref(), Instant::now());
+        shares.record(alice.as_ref(), Instant::now());
+        shares.record(again.as_ref(), Instant::now());
         assert!(!shares.knows_others(alice.as_ref()), "two copies of a name are one principal");
-        shares.note(bob.as_ref(), Instant::now());
+        shares.record(bob.as_ref(), Instant::now());
         assert!(shares.knows_others(alice.as_ref()) && shares.knows_others(bob.as_ref()));
         tokio::time::advance(LATELY).await;
-        shares.note(alice.as_ref(), Instant::now());
+        shares.record(alice.as_ref(), Instant::now());
         assert!(!shares.knows_others(alice.as_ref()), "the call of bob was long ago");
         tokio::time::advance(LATELY).await;
         let share = shares.take(bob.as_ref());

@@ -103,7 +103,7 @@ impl Slots {
     /// Takes an open slot for `who`, if one is free.
     pub(super) fn take(&self, who: Option<&Arc<str>>, now: Instant) -> Option<Slot<'_>> {
         let mut state = self.state();
-        state.shares.note(who, now);
+        state.shares.record(who, now);
         if state.running >= self.open {
             return None;
         }

@@ -14,19 +14,19 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
 /// Makes a channel and returns both ends.
-pub(super) fn line<T>(capacity: usize) -> (EventSender<T>, EventReceiver<T>) {
+pub(super) fn line<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let state = State { waiting: VecDeque::new(), reader: None, is_spoken: true, is_read: true };
     let line =
         EventChannel { capacity, state: Mutex::new(state), room: Notify::new(), bytes: AtomicUsize::new(0) };
     let line = Arc::new(line);
-    (EventSender(Arc::clone(&line)), EventReceiver(line))
+    (Sender(Arc::clone(&line)), Receiver(line))
 }
 
 /// The sending end.
-pub(super) struct EventSender<T>(Arc<EventChannel<T>>);
+pub(super) struct Sender<T>(Arc<EventChannel<T>>);
 
 /// The receiving end.
-pub(super) struct EventReceiver<T>(Arc<EventChannel<T>>);
+pub(super) struct Receiver<T>(Arc<EventChannel<T>>);
 
 struct EventChannel<T> {
     capacity: usize,
@@ -59,17 +59,17 @@ impl<T> EventChannel<T> {
     }
 }
 
-impl<T> EventSender<T> {
+impl<T> Sender<T> {
     /// Sends now, if there is room.
-    pub(super) fn try_say(&self, said: T) -> Result<(), SendError<T>> {
+    pub(super) fn try_send(&self, item: T) -> Result<(), SendError<T>> {
         let mut state = self.0.lock();
         if !state.is_read {
             return Err(SendError::Unread);
         }
         if state.waiting.len() >= self.0.capacity {
-            return Err(SendError::Full(said));
+            return Err(SendError::Full(item));
         }
-        state.waiting.push_back(said);
+        state.waiting.push_back(item);
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
@@ -77,14 +77,14 @@ impl<T> EventSender<T> {
     }
 
     /// Sends as soon as there is room. Returns false if the reader is gone.
-    pub(super) async fn say(&self, mut said: T) -> bool {
+    pub(super) async fn send(&self, mut item: T) -> bool {
         loop {
             // Registered before the check, so that room that becomes free meanwhile is noticed.
             let room = self.0.room.notified();
-            match self.try_say(said) {
+            match self.try_send(item) {
                 Ok(()) => return true,
                 Err(SendError::Unread) => return false,
-                Err(SendError::Full(unsaid)) => said = unsaid,
+                Err(SendError::Full(unsent)) => item = unsent,
             }
             room.await;
         }
@@ -101,7 +101,7 @@ impl<T> EventSender<T> {
     }
 }
 
-impl<T> Drop for EventSender<T> {
+impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_spoken = false;
@@ -111,7 +111,7 @@ impl<T> Drop for EventSender<T> {
     }
 }
 
-impl<T> EventReceiver<T> {
+impl<T> Receiver<T> {
     /// Returns the next message; `None` when the sender is gone.
     pub(super) async fn next(&mut self) -> Option<T> {
         poll_fn(|context| self.poll_next(context)).await
@@ -119,10 +119,10 @@ impl<T> EventReceiver<T> {
 
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<T>> {
         let mut state = self.0.lock();
-        if let Some(said) = state.waiting.pop_front() {
+        if let Some(item) = state.waiting.pop_front() {
             drop(state);
             self.0.room.notify_one();
-            return Poll::Ready(Some(said));
+            return Poll::Ready(Some(item));
         }
         if !state.is_spoken {
             return Poll::Ready(None);
@@ -135,9 +135,9 @@ impl<T> EventReceiver<T> {
 
     /// Returns the next message, if one waits.
     pub(super) fn take(&mut self) -> Option<T> {
-        let said = self.0.lock().waiting.pop_front()?;
+        let item = self.0.lock().waiting.pop_front()?;
         self.0.room.notify_one();
-        Some(said)
+        Some(item)
     }
 
     /// The counter of waiting bytes.
@@ -146,7 +146,7 @@ impl<T> EventReceiver<T> {
     }
 }
 
-impl<T> Drop for EventReceiver<T> {
+impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_read = false;
@@ -167,37 +167,37 @@ mod tests {
     use runtime::shutdown::Shutdown;
 
     #[tokio::test]
-    async fn what_was_said_before_the_speaker_went_is_read() {
-        let (speaker, mut reader) = line(2);
-        assert!(speaker.try_say(1).is_ok() && speaker.say(2).await);
-        assert!(matches!(speaker.try_say(3), Err(SendError::Full(3))));
-        drop(speaker);
+    async fn events_sent_before_the_sender_was_dropped_are_read() {
+        let (sender, mut reader) = line(2);
+        assert!(sender.try_send(1).is_ok() && sender.send(2).await);
+        assert!(matches!(sender.try_send(3), Err(SendError::Full(3))));
+        drop(sender);
         assert_eq!((reader.next().await, reader.take()), (Some(1), Some(2)));
         assert_eq!((reader.next().await, reader.take()), (None, None));
     }
 
     #[tokio::test]
-    async fn who_waits_for_room_gets_it_or_learns_that_nobody_reads() {
-        let (speaker, mut reader) = line(1);
-        assert!(speaker.say(1).await);
-        let mut second = Box::pin(speaker.say(2));
-        let mut third = Box::pin(speaker.say(3));
+    async fn sender_that_waits_for_room_gets_it_or_learns_that_the_receiver_is_gone() {
+        let (sender, mut reader) = line(1);
+        assert!(sender.send(1).await);
+        let mut second = Box::pin(sender.send(2));
+        let mut third = Box::pin(sender.send(3));
         assert_eq!((second.as_mut().now_or_never(), third.as_mut().now_or_never()), (None, None));
         assert_eq!(reader.next().await, Some(1));
-        let said = tokio::select! { said = &mut second => said, said = &mut third => said };
-        assert!(said, "one of them got the room");
+        let item = tokio::select! { item = &mut second => item, item = &mut third => item };
+        assert!(item, "one of them got the room");
         drop(reader);
-        assert!(!speaker.say(4).await);
+        assert!(!sender.send(4).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_place_that_becomes_free_wakes_one_who_waits() {
-        let (speaker, mut reader) = line(2);
-        assert!(speaker.say(1).await && speaker.say(2).await);
-        let (speaker, shutdown) = (Arc::new(speaker), Shutdown::new());
+        let (sender, mut reader) = line(2);
+        assert!(sender.send(1).await && sender.send(2).await);
+        let (sender, shutdown) = (Arc::new(sender), Shutdown::new());
         for number in [3, 4] {
-            let speaker = Arc::clone(&speaker);
-            shutdown.spawn(async move { assert!(speaker.say(number).await) });
+            let sender = Arc::clone(&sender);
+            shutdown.spawn(async move { assert!(sender.send(number).await) });
         }
         tokio::task::yield_now().await;
         assert_eq!((reader.take(), reader.take()), (Some(1), Some(2)));
@@ -207,9 +207,9 @@ mod tests {
 
     #[tokio::test]
     async fn all_who_wait_learn_that_nobody_reads() {
-        let (speaker, reader) = line(1);
-        assert!(speaker.say(1).await);
-        let (mut second, mut third) = (Box::pin(speaker.say(2)), Box::pin(speaker.say(3)));
+        let (sender, reader) = line(1);
+        assert!(sender.send(1).await);
+        let (mut second, mut third) = (Box::pin(sender.send(2)), Box::pin(sender.send(3)));
         assert_eq!((second.as_mut().now_or_never(), third.as_mut().now_or_never()), (None, None));
         drop(reader);
         assert_eq!((second.await, third.await), (false, false));
@@ -217,10 +217,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_is_woken_by_what_is_said_and_by_the_end() {
-        let (speaker, mut reader) = line(1);
-        let (read, ()) = tokio::join!(reader.next(), async { assert!(speaker.say(1).await) });
+        let (sender, mut reader) = line(1);
+        let (read, ()) = tokio::join!(reader.next(), async { assert!(sender.send(1).await) });
         assert_eq!(read, Some(1));
-        let (read, ()) = tokio::join!(reader.next(), async { drop(speaker) });
+        let (read, ()) = tokio::join!(reader.next(), async { drop(sender) });
         assert_eq!(read, None);
     }
 }

@@ -103,9 +103,9 @@ impl Pauses {
         self.lock().heard
     }
 
-    pub(super) fn heard_since(&self, begun: Instant) -> bool {
+    pub(super) fn heard_since(&self, started: Instant) -> bool {
         let paused = *self.lock();
-        paused.heard.is_some_and(|heard| heard + paused.total >= begun)
+        paused.heard.is_some_and(|heard| heard + paused.total >= started)
     }
 
     fn lock(&self) -> MutexGuard<'_, Paused> {
@@ -123,7 +123,7 @@ impl Pause {
     }
 
     pub(super) fn begin(open: &Arc<OpenChannel>) -> Option<Self> {
-        open.asked.store(true, Ordering::Release);
+        open.has_asked.store(true, Ordering::Release);
         let mut paused = open.pauses.lock();
         if paused.questions >= MAX_QUESTIONS {
             paused.hear();

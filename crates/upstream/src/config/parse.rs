@@ -242,12 +242,12 @@ fn own_connections(sharing: Sharing, transport: Option<&Transport>, setting: &Se
     Sharing::PerSession
 }
 
-/// Returns `wanted`, or a similar name that a server can have.
-pub fn server_name(wanted: &str) -> String {
+/// Returns `requested`, or a similar name that a server can have.
+pub fn server_name(requested: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let plain: String =
-        wanted.chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_SERVER_NAME).collect();
-    let name = if plain == wanted { plain.as_str() } else { plain.trim_matches('-') };
+        requested.chars().map(|c| if allowed(c) { c } else { '-' }).take(MAX_SERVER_NAME).collect();
+    let name = if plain == requested { plain.as_str() } else { plain.trim_matches('-') };
     if name.is_empty() { "server".into() } else { name.into() }
 }
 

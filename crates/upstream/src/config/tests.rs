@@ -48,12 +48,12 @@ fn good(server: serde_json::Value) -> Config {
 }
 
 #[track_caller]
-fn bad(server: serde_json::Value, wanted: &[&str]) {
-    assert_eq!(read(json!({}), server).expect_err("invalid"), wanted);
+fn bad(server: serde_json::Value, expected: &[&str]) {
+    assert_eq!(read(json!({}), server).expect_err("invalid"), expected);
 }
 
 #[test]
-fn what_is_not_said_has_the_documented_default() {
+fn unset_setting_has_the_documented_default() {
     let config = good(json!({"url": "http://localhost:8001"}));
     let seconds = Duration::from_secs;
     assert!(matches!(config.transport, Transport::Http(_)) && config.enabled && config.description.is_none());
@@ -70,7 +70,7 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
-fn what_is_null_in_an_existing_file_is_as_if_not_written() {
+fn null_setting_is_as_if_not_written() {
     let fields = [
         "transport",
         "timeout",
@@ -121,7 +121,7 @@ fn globals_hold_for_servers_that_do_not_say_otherwise() {
 }
 
 #[test]
-fn what_becomes_of_a_changed_tool_is_said_for_all_or_for_one() {
+fn policy_for_changed_tools_is_set_for_all_or_for_one() {
     let on_change = |globals, server| read(globals, server).expect("valid").tools.on_change;
     let web = || json!({"url": "http://a"});
     assert_eq!(on_change(json!({}), web()), OnChange::Warn);
@@ -178,7 +178,7 @@ fn the_transport_follows_from_what_is_given() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn contradictory_settings_are_refused() {
     bad(
         json!({}),
         &[
@@ -243,7 +243,7 @@ fn paths_are_relative_to_the_file() {
 }
 
 #[test]
-fn what_is_shown_of_a_server_has_no_credentials() {
+fn shown_server_configuration_has_no_credentials() {
     let target = |server| good(server).target;
     assert_eq!(
         target(json!({"url": "https://me:s3cret@example.org/mcp?key=s3cret"})),
@@ -274,13 +274,13 @@ fn a_token_stands_in_the_file_or_in_a_file_of_its_own() {
     let config = good(json!({"url": "http://a", "auth": {"bearer_file": "token"}}));
     let Transport::Http(http) = config.transport else { panic!("not http") };
     assert!(http.token.is_some() && http.headers.is_empty());
-    for (auth, told) in [
+    for (auth, expected) in [
         (json!({}), "auth: `bearer` is missing"),
         (json!({"bearer": "t", "bearer_file": "f"}), "auth.bearer_file: `bearer` is given already"),
         (json!({"bearer_fiel": "f"}), "auth.bearer_fiel: unknown key"),
     ] {
         let found = read(json!({}), json!({"url": "http://a", "auth": auth})).expect_err("refused");
-        assert!(found.iter().any(|problem| problem.starts_with(told)), "{auth}: {found:?}");
+        assert!(found.iter().any(|problem| problem.starts_with(expected)), "{auth}: {found:?}");
     }
     let both = json!({"url": "http://a", "auth": {"bearer_file": "f"}, "headers": {"Authorization": "x"}});
     let found = read(json!({}), both).expect_err("refused");
@@ -345,7 +345,7 @@ fn tool_lists_that_contradict_each_other() {
 }
 
 #[test]
-fn what_comes_from_variables_is_known_as_secret() {
+fn values_from_variables_are_secret() {
     let text = |written: &str, value: &str, inserted: &str| {
         Value::Text(Text::expanded(written, value, written).with_inserted(vec![inserted.into()]))
     };

@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn stars_stand_for_any_characters_and_nothing_else_does() {
-        for (written, name, wanted) in [
+        for (written, name, expected) in [
             ("a", "a", true),
             ("a", "ab", false),
             ("a.c", "abc", false),
@@ -243,19 +243,19 @@ mod tests {
             ("a**b", "ab", true),
             ("*é*", "né", true),
         ] {
-            assert_eq!(server_context(written, name), wanted, "{written} {name}");
+            assert_eq!(server_context(written, name), expected, "{written} {name}");
         }
     }
 
     #[test]
-    fn what_is_denied_by_a_pattern_is_gone_also_where_it_is_allowed_by_one() {
+    fn denying_pattern_wins_over_an_allowing_one() {
         assert_eq!(left(&choice(None, &["delete_*"])), ["read_file", "write_file"]);
         assert_eq!(left(&choice(Some(&["*_file"]), &["delete_*"])), ["read_file", "write_file"]);
         assert_eq!(left(&choice(Some(&["read_*"]), &[])), ["read_file"]);
     }
 
     #[test]
-    fn what_fits_no_tool_is_told_with_the_nearest_one() {
+    fn entry_that_matches_no_tool_is_reported_with_the_nearest_one() {
         let mut wrong = choice(Some(&["*_file", "no*such"]), &["write_fil", "zzz"]);
         wrong.rename =
             [("read_file", "delete_file"), ("gone\n", "x")].map(|(a, b)| (a.into(), b.into())).into();

@@ -22,8 +22,8 @@ pub(super) fn compact(
     page_bytes: usize,
     server: &Arc<str>,
 ) -> Result<(), Exhausted> {
-    let kept: usize = definitions.iter().map(|definition| definition.bytes().len()).sum();
-    if page_bytes < LARGE || kept >= page_bytes / 2 {
+    let stored: usize = definitions.iter().map(|definition| definition.bytes().len()).sum();
+    if page_bytes < LARGE || stored >= page_bytes / 2 {
         return Ok(());
     }
     charge(definitions, server)
@@ -76,9 +76,9 @@ mod tests {
             let server = "compact".into();
             compact(items.iter_mut().collect(), page.bytes().len(), &server).expect("room");
             assert!(items == before && are_in(&page, &items) == stay, "{count} {padding}");
-            let kept: usize = items.iter().map(|item| item.bytes().len()).sum();
+            let stored: usize = items.iter().map(|item| item.bytes().len()).sum();
             eprintln!(
-                "a page of {} bytes: {kept} bytes of definitions, in the page: {stay}",
+                "a page of {} bytes: {stored} bytes of definitions, in the page: {stay}",
                 page.bytes().len()
             );
         }

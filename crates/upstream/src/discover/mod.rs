@@ -266,7 +266,7 @@ impl Building {
     /// Adds the usable items of a list, if the memory budget has room for it.
     fn take(&mut self, kind: Kind, mut listed: Listed, mirrored: bool) {
         let items = std::mem::take(&mut listed.items);
-        let kept = if kind == Kind::Tools {
+        let result = if kind == Kind::Tools {
             let mut tools = usable_tools(items, (self.offer.peer.version, mirrored), &mut self.problems);
             let repaired = tools.iter_mut().filter_map(|tool| tool.repaired.as_mut()).collect();
             compact::charge(repaired, &self.server)
@@ -289,7 +289,7 @@ impl Building {
             })
             .map(|()| self.offer.put(kind, items.into_iter().map(|(item, _)| item).collect()))
         };
-        if let Err(why) = kept {
+        if let Err(why) = result {
             self.problems.add(failed_list(kind, self.before.is_some(), &why.to_string()));
             return self.keep_before(kind);
         }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::problems::Problems;
-use crate::connection::{Call, Connection, Outlet};
+use crate::connection::{Call, Connection, EventSender};
 use crate::error::Error;
 use json::Raw;
 use protocol::caching::Caching;
@@ -42,7 +42,7 @@ pub(super) async fn read(
     let mut params = None;
     loop {
         let call = Call::of_gateway(kind.method(), params);
-        let page = match connection.request(&call, &Outlet::none()).await?.collect().await? {
+        let page = match connection.request(&call, &EventSender::none()).await?.collect().await? {
             Ok(page) => page,
             Err(refusal) if refusal.code() == code::METHOD_NOT_FOUND && walk.pages == 0 => {
                 // Some servers declare a feature and never registered its method. Resources without templates

@@ -63,10 +63,10 @@ async fn tools_are_sent_on_while_other_lists_take_long() {
         let (early, mut tools) = mpsc::channel(1);
         let dialect = Dialect { era: Era::Legacy, ..Dialect::base() };
         let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
-        let begun = Instant::now();
+        let started = Instant::now();
         let reading = discovery(Some(first), early);
         let (early, offer) = tokio::join!(
-            async { (tools.recv().await.expect("the tools"), begun.elapsed()) },
+            async { (tools.recv().await.expect("the tools"), started.elapsed()) },
             reading.on(connection.as_ref())
         );
         let (early, after) = early;
@@ -74,7 +74,7 @@ async fn tools_are_sent_on_while_other_lists_take_long() {
         assert_eq!((early.tools[0].name.as_str(), early.prompts.len()), ("tool7", 2), "{:?}", early.problems);
         let offer = offer.expect("reached").expect("listed");
         assert!(!offer.is_partial && offer.has_failed_lists && offer.resources.len() == 2);
-        assert!(begun.elapsed() <= SIDE_LIST_LIMIT + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(started.elapsed() <= SIDE_LIST_LIMIT + Duration::from_secs(1), "{:?}", started.elapsed());
         let stays = "its list of prompts stays as it was read last: no answer within 10.0 s";
         assert_eq!(offer.problems, [stays]);
     }

@@ -34,14 +34,14 @@ pub(super) async fn offer_of(server: &Fake) -> Offer {
 fn paged(
     page: impl Fn(usize, Option<String>) -> serde_json::Value + Send + Sync + 'static,
 ) -> (Fake, Arc<AtomicUsize>) {
-    let (server, asked) = (Fake::new(Version::V2025_11_25), Arc::new(AtomicUsize::new(0)));
-    let count = Arc::clone(&asked);
+    let (server, requests) = (Fake::new(Version::V2025_11_25), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&requests);
     server.answer(move |call| {
         let cursor = call.params.as_ref().and_then(|params| params.get_as("cursor"));
         let number = count.fetch_add(1, Ordering::SeqCst);
         (call.method == method::TOOLS_LIST).then(|| Answer::result(&page(number, cursor)))
     });
-    (server, asked)
+    (server, requests)
 }
 
 pub(super) fn tool(number: usize) -> serde_json::Value {
@@ -68,29 +68,29 @@ async fn every_page_is_read_and_an_empty_cursor_is_one() {
 // RULES S26
 #[tokio::test]
 async fn lists_that_do_not_end_are_ended() {
-    let (cycle, asked) =
+    let (cycle, requests) =
         paged(|number, _| json!({"tools": [tool(number)], "nextCursor": (number % 2).to_string()}));
     let offer = offer_of(&cycle).await;
-    assert_eq!((offer.tools.len(), asked.load(Ordering::SeqCst)), (3, 3));
+    assert_eq!((offer.tools.len(), requests.load(Ordering::SeqCst)), (3, 3));
     assert!(offer.problems[0].contains("a cursor came twice"), "{:?}", offer.problems);
 
-    let (endless, asked) = paged(|number, _| json!({"tools": [], "nextCursor": number.to_string()}));
+    let (endless, requests) = paged(|number, _| json!({"tools": [], "nextCursor": number.to_string()}));
     assert!(offer_of(&endless).await.problems[0].contains("1,000 pages"));
-    assert_eq!(asked.load(Ordering::SeqCst), 1_000);
+    assert_eq!(requests.load(Ordering::SeqCst), 1_000);
 
-    let (many, asked) = paged(|page, _| {
+    let (many, requests) = paged(|page, _| {
         let tools: Vec<_> = (0..3_000).map(|number| tool(page * 3_000 + number)).collect();
         json!({"tools": tools, "nextCursor": page.to_string()})
     });
     let offer = offer_of(&many).await;
-    assert_eq!((offer.tools.len(), asked.load(Ordering::SeqCst)), (10_000, 4));
+    assert_eq!((offer.tools.len(), requests.load(Ordering::SeqCst)), (10_000, 4));
     assert!(offer.problems[0].contains("10,000 items"));
 
-    let (fat, asked) = paged(
+    let (fat, requests) = paged(
         |page, _| json!({"tools": [{"name": page.to_string(), "description": "x".repeat(5 << 20)}], "nextCursor": page.to_string()}),
     );
     assert!(offer_of(&fat).await.problems[0].contains("16 MiB"));
-    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    assert_eq!(requests.load(Ordering::SeqCst), 4);
 
     let (odd, _) = paged(|_, _| json!({"tools": [tool(0)], "nextCursor": 7}));
     let offer = offer_of(&odd).await;
@@ -130,7 +130,7 @@ async fn invalid_header_annotations_matter_only_where_there_are_headers() {
 }
 
 #[tokio::test]
-async fn who_declares_no_tools_is_not_asked() {
+async fn server_that_declares_no_tools_is_not_asked_for_a_list() {
     let server = Fake::new(Version::V2025_11_25);
     server.capabilities(&json!({"prompts": {}}));
     assert!(offer_of(&server).await.tools.is_empty());
@@ -368,7 +368,7 @@ async fn definitions_that_clients_refuse_are_repaired_or_left_out_and_each_is_na
 }
 
 #[tokio::test]
-async fn what_a_server_says_about_itself_is_repaired_too() {
+async fn server_info_is_repaired_too() {
     let server = whole(Version::V2025_11_25, |kind| Some(json!({kind.member(): []})));
     server.capabilities(&json!({"tools": {"listChanged": "yes"}, "logging": null, "extensions": {"a/b": 5}}));
     let offer = offer_of(&server).await;

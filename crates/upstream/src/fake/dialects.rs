@@ -58,12 +58,12 @@ impl Fake {
                 peer.version = legacy;
             }
         } else if dialect.era != peer.era() && state.eras.speaks(peer.era()) == Some(true) {
-            state.eras.note(dialect.era, false);
+            state.eras.record(dialect.era, false);
             return Err(Error::Connect { reason: "initialize was refused".into() });
         }
-        state.eras.note(peer.era(), true);
+        state.eras.record(peer.era(), true);
         if peer.era() != dialect.era {
-            state.eras.note(dialect.era, false);
+            state.eras.record(dialect.era, false);
         }
         state.dialects.push(Dialect { era: peer.era(), ..dialect.clone() });
         state.events = Some(events);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::Fake;
-use crate::connection::{Call, Outlet};
+use crate::connection::{Call, EventSender};
 use json::Raw;
 use protocol::{Notification, method};
 
@@ -64,11 +64,11 @@ impl Fake {
     }
 
     /// Acknowledges a notification stream and keeps it open.
-    pub(super) async fn keep_open(&self, call: &Call, outlet: &Outlet) {
+    pub(super) async fn keep_open(&self, call: &Call, event_sender: &EventSender) {
         let params = call.params.clone().expect("a filter");
         let _open = OpenStream::new(self, &params);
         let end = Arc::clone(&self.lock().subscription_log.end_streams);
-        outlet.offer(self.acknowledged(&params));
+        event_sender.offer(self.acknowledged(&params));
         end.notified().await;
     }
 

@@ -62,12 +62,12 @@ fn modern() -> Call {
     call_of(Era::Modern, &json!({"elicitation": {}}))
 }
 
-pub(in crate::pool) async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<PooledConnection, Error> {
-    pool.seat(PoolRequest::of(call)).await
+pub(in crate::pool) async fn acquire(pool: &Arc<Pool>, call: &Call) -> Result<PooledConnection, Error> {
+    pool.acquire(PoolRequest::of(call)).await
 }
 
-fn era(seat: &PooledConnection) -> Era {
-    seat.connection().peer().era()
+fn era(pooled: &PooledConnection) -> Era {
+    pooled.connection().peer().era()
 }
 
 pub(super) fn dual() -> Fake {
@@ -88,9 +88,9 @@ async fn a_server_of_both_eras_is_spoken_to_in_that_of_the_client() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 4);
     for _ in 0..3 {
-        assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
-        assert_eq!(era(&seat(&pool, &modern()).await.expect("a seat")), Era::Modern);
-        let own = pool.seat(PoolRequest::Own).await.expect("a seat");
+        assert_eq!(era(&acquire(&pool, &legacy()).await.expect("a connection")), Era::Legacy);
+        assert_eq!(era(&acquire(&pool, &modern()).await.expect("a connection")), Era::Modern);
+        let own = pool.acquire(PoolRequest::Own).await.expect("a connection");
         assert_eq!(era(&own), Era::Modern);
     }
     let elicitation = r#"{"elicitation":{"form":{}}}"#.to_owned();
@@ -103,14 +103,14 @@ async fn a_server_of_one_era_is_asked_once_whether_it_speaks_the_other() {
     let old = Fake::new(Version::V2025_11_25);
     let (pool, _shutdown) = pool_of(&old, 4);
     for call in [modern(), legacy(), modern()] {
-        assert_eq!(era(&seat(&pool, &call).await.expect("a seat")), Era::Legacy);
+        assert_eq!(era(&acquire(&pool, &call).await.expect("a connection")), Era::Legacy);
     }
     assert_eq!((old.connects(), pool.occupancy().borrow().live), (1, 1), "the probe fell back by itself");
 
     let new = Fake::new(Version::V2026_07_28);
     let (pool, _shutdown) = pool_of(&new, 4);
     for call in [legacy(), modern(), legacy()] {
-        assert_eq!(era(&seat(&pool, &call).await.expect("a seat")), Era::Modern);
+        assert_eq!(era(&acquire(&pool, &call).await.expect("a connection")), Era::Modern);
     }
     assert_eq!(new.connects(), 2, "one of them was refused");
 }
@@ -119,12 +119,12 @@ async fn a_server_of_one_era_is_asked_once_whether_it_speaks_the_other() {
 async fn a_network_error_is_no_reason_to_speak_another_era() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 4);
-    assert!(seat(&pool, &modern()).await.is_ok());
+    assert!(acquire(&pool, &modern()).await.is_ok());
     server.dial(Dial::Refuse);
-    assert!(matches!(seat(&pool, &legacy()).await, Err(Error::Connect { .. })));
-    assert!(seat(&pool, &modern()).await.is_ok(), "who is there already is not touched");
+    assert!(matches!(acquire(&pool, &legacy()).await, Err(Error::Connect { .. })));
+    assert!(acquire(&pool, &modern()).await.is_ok(), "who is there already is not touched");
     server.dial(Dial::Accept);
-    assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
+    assert_eq!(era(&acquire(&pool, &legacy()).await.expect("a connection")), Era::Legacy);
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,9 +133,12 @@ async fn many_who_come_first_make_one_connection_each_dialect() {
     server.dial(Dial::AcceptAfter(Duration::from_secs(1)));
     let (pool, _shutdown) = pool_of(&server, 4);
     let calls: Vec<Call> = (0..50).flat_map(|_| [legacy(), modern()]).collect();
-    let seats = join_all(calls.iter().map(|call| seat(&pool, call))).await;
+    let acquired = join_all(calls.iter().map(|call| acquire(&pool, call))).await;
     assert!(
-        seats.iter().zip(&calls).all(|(seat, call)| seat.as_ref().is_ok_and(|seat| era(seat) == call.era))
+        acquired
+            .iter()
+            .zip(&calls)
+            .all(|(pooled, call)| pooled.as_ref().is_ok_and(|pooled| era(pooled) == call.era))
     );
     assert_eq!(server.connects(), 2);
 }
@@ -158,20 +161,20 @@ fn able(number: usize) -> Call {
 async fn there_are_so_many_dialects_at_a_time_and_the_one_unused_for_longest_ends() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 1);
-    let mut seats = Vec::new();
+    let mut pooled = Vec::new();
     for number in 0..MAX_DIALECTS {
-        seats.push(seat(&pool, &able(number)).await.expect("a seat"));
+        pooled.push(acquire(&pool, &able(number)).await.expect("a connection"));
         advance(Duration::from_secs(1)).await;
     }
     let none = call_of(Era::Legacy, &json!({}));
-    let like = seat(&pool, &none).await.expect("the dialect that is most like it, as all of them work");
-    assert!(std::ptr::addr_eq(like.connection(), seats[0].connection()));
+    let like = acquire(&pool, &none).await.expect("the dialect that is most like it, as all of them work");
+    assert!(std::ptr::addr_eq(like.connection(), pooled[0].connection()));
     assert_eq!(server.connects(), MAX_DIALECTS + 1);
-    seats.remove(3);
-    assert!(seat(&pool, &none).await.is_ok());
+    pooled.remove(3);
+    assert!(acquire(&pool, &none).await.is_ok());
     settle().await;
     assert_eq!((pool.live(), server.live()), (MAX_DIALECTS + 1, MAX_DIALECTS + 1));
-    assert!(seat(&pool, &able(0)).await.is_ok());
+    assert!(acquire(&pool, &able(0)).await.is_ok());
     assert_eq!(server.connects(), MAX_DIALECTS + 2, "the others were left alone");
 }
 
@@ -184,22 +187,22 @@ fn by(principal: &str, call: Call) -> Call {
 async fn one_principal_has_half_of_the_dialects_and_shares_its_own_beyond_that() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 1);
-    let mut seats = Vec::new();
+    let mut pooled = Vec::new();
     for number in 0..MAX_DIALECTS {
-        seats.push(seat(&pool, &by("key:greedy", able(number))).await.expect("a seat"));
+        pooled.push(acquire(&pool, &by("key:greedy", able(number))).await.expect("a connection"));
     }
     assert_eq!(server.connects(), 1 + MAX_OWN, "the others share these");
-    let other = seat(&pool, &by("key:other", able(MAX_DIALECTS - 1))).await.expect("a seat");
+    let other = acquire(&pool, &by("key:other", able(MAX_DIALECTS - 1))).await.expect("a connection");
     assert_eq!(server.connects(), 2 + MAX_OWN, "there is room for others");
     server.asks_in_vain();
-    assert!(seat(&pool, &by("key:greedy", able(MAX_OWN))).await.is_ok());
+    assert!(acquire(&pool, &by("key:greedy", able(MAX_OWN))).await.is_ok());
     assert_eq!(
         (server.connects(), pool.live()),
         (2 + MAX_OWN, 2 + MAX_OWN),
         "others may call on a shared one"
     );
-    drop(seats);
-    assert!(seat(&pool, &by("key:greedy", able(MAX_OWN))).await.is_ok());
+    drop(pooled);
+    assert!(acquire(&pool, &by("key:greedy", able(MAX_OWN))).await.is_ok());
     settle().await;
     assert_eq!((server.connects(), server.live()), (3 + MAX_OWN, 2 + MAX_OWN), "its own idle one made room");
     drop(other);
@@ -239,13 +242,13 @@ async fn the_session_that_was_unused_for_longest_ends_with_its_connection() {
     let of = |principal: &str, affinity: &Affinity| by(principal, of_home(Era::Legacy, affinity));
     let (in_use, (old, _old), (new, _new)) = (Affinity::session(), unused(0), unused(1));
     for (principal, affinity) in [("key:a", &in_use), ("key:a", &new), ("key:a", &old)] {
-        drop(seat(&pool, &of(principal, affinity)).await.expect("a seat"));
+        drop(acquire(&pool, &of(principal, affinity)).await.expect("a connection"));
     }
     let (other, _other) = unused(2);
-    assert!(seat(&pool, &of("key:b", &other)).await.is_ok());
+    assert!(acquire(&pool, &of("key:b", &other)).await.is_ok());
     assert!(old.is_over() && !new.is_over() && !in_use.is_over());
     let (own, _own) = unused(3);
-    assert!(seat(&pool, &of("key:b", &own)).await.is_ok());
+    assert!(acquire(&pool, &of("key:b", &own)).await.is_ok());
     assert!(other.is_over() && !new.is_over(), "the principal's own goes first");
     settle().await;
     assert_eq!(server.live(), 4);
@@ -255,29 +258,29 @@ async fn the_session_that_was_unused_for_longest_ends_with_its_connection() {
 async fn a_dialect_that_nobody_uses_ends_and_the_base_one_stays() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 4);
-    let held = seat(&pool, &legacy()).await.expect("a seat");
-    drop(seat(&pool, &able(0)).await.expect("a seat"));
+    let held = acquire(&pool, &legacy()).await.expect("a connection");
+    drop(acquire(&pool, &able(0)).await.expect("a connection"));
     assert_eq!(pool.live(), 3);
     sleep(Duration::from_secs(301)).await;
     assert_eq!((pool.live(), server.live()), (2, 2), "one of them is in use");
     drop(held);
     sleep(Duration::from_secs(301)).await;
     assert_eq!((pool.live(), server.live(), pool.occupancy().borrow().live), (1, 1, 1));
-    assert!(seat(&pool, &legacy()).await.is_ok());
+    assert!(acquire(&pool, &legacy()).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dialect_that_dies_is_no_server_that_went_away() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 4);
-    assert!(seat(&pool, &legacy()).await.is_ok());
+    assert!(acquire(&pool, &legacy()).await.is_ok());
     let occupancy = pool.occupancy();
     let before = occupancy.borrow().clone();
     server.die_in(Era::Legacy, "gone");
     settle().await;
     assert_eq!((pool.live(), occupancy.borrow().live, occupancy.borrow().arrivals), (1, 1, before.arrivals));
     assert_eq!(occupancy.borrow().lost, None);
-    assert!(seat(&pool, &legacy()).await.is_ok());
+    assert!(acquire(&pool, &legacy()).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,13 +288,13 @@ async fn connections_that_die_young_hold_only_their_dialect() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 4);
     for _ in 0..2 {
-        assert!(seat(&pool, &legacy()).await.is_ok());
+        assert!(acquire(&pool, &legacy()).await.is_ok());
         server.die_in(Era::Legacy, "crashed");
         settle().await;
     }
     let call = legacy();
-    assert!(pool.check_flapping(PoolRequest::of(&call)).is_err() && seat(&pool, &call).await.is_err());
-    assert!(pool.check_flapping(PoolRequest::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
+    assert!(pool.check_flapping(PoolRequest::of(&call)).is_err() && acquire(&pool, &call).await.is_err());
+    assert!(pool.check_flapping(PoolRequest::Own).is_ok() && acquire(&pool, &modern()).await.is_ok());
 }
 
 pub(super) fn of_home(era: Era, affinity: &Affinity) -> Call {
@@ -307,24 +310,27 @@ async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_ses
     let (pool, _shutdown) = pool_with(&server, 2, true);
     let (one, two) = (Affinity::session(), Affinity::session());
     for _ in 0..3 {
-        assert_eq!(era(&seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat")), Era::Legacy);
+        assert_eq!(
+            era(&acquire(&pool, &of_home(Era::Legacy, &one)).await.expect("a connection")),
+            Era::Legacy
+        );
     }
     let exact = r#"{"roots":{"listChanged":true},"x":1.0}"#.to_owned();
     assert_eq!(server.dialects(), [(Era::Modern, BASE.into()), (Era::Legacy, exact)]);
-    let other = seat(&pool, &of_home(Era::Legacy, &two)).await.expect("a seat");
-    let again = seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat");
+    let other = acquire(&pool, &of_home(Era::Legacy, &two)).await.expect("a connection");
+    let again = acquire(&pool, &of_home(Era::Legacy, &one)).await.expect("a connection");
     assert!(!std::ptr::addr_eq(other.connection(), again.connection()));
-    assert!(seat(&pool, &legacy()).await.is_ok(), "a program has no session, and shares");
+    assert!(acquire(&pool, &legacy()).await.is_ok(), "a program has no session, and shares");
     assert_eq!(pool.live(), 4);
     let third = of_home(Era::Legacy, &Affinity::session());
-    assert!(matches!(seat(&pool, &third).await, Err(Error::Full { .. })), "so many clients");
+    assert!(matches!(acquire(&pool, &third).await, Err(Error::Full { .. })), "so many clients");
     drop((other, again));
     sleep(Duration::from_secs(301)).await;
     assert_eq!(pool.live(), 3, "a session's is not idle while the session lives");
     one.end();
     settle().await;
     assert_eq!((pool.live(), server.live()), (2, 2));
-    assert!(seat(&pool, &third).await.is_ok());
+    assert!(acquire(&pool, &third).await.is_ok());
 }
 
 /// A call of a modern client of `principal` without a session.
@@ -338,12 +344,12 @@ async fn a_principal_without_sessions_has_one_private_connection_until_it_is_idl
     let server = dual();
     let (pool, _shutdown) = pool_with(&server, 1, true);
     let [one, two] = ["key:a", "key:b"].map(|principal| sessionless(principal, &json!({})));
-    let held = seat(&pool, &one).await.expect("a seat");
-    assert!(seat(&pool, &sessionless("key:a", &json!({}))).await.is_ok());
+    let held = acquire(&pool, &one).await.expect("a connection");
+    assert!(acquire(&pool, &sessionless("key:a", &json!({}))).await.is_ok());
     assert_eq!(pool.live(), 2);
-    assert!(matches!(seat(&pool, &two).await, Err(Error::Full { .. })));
+    assert!(matches!(acquire(&pool, &two).await, Err(Error::Full { .. })));
     drop(held);
-    assert!(seat(&pool, &two).await.is_ok(), "an idle one makes room");
+    assert!(acquire(&pool, &two).await.is_ok(), "an idle one makes room");
     assert_eq!(pool.live(), 2);
     sleep(Duration::from_secs(301)).await;
     assert_eq!((pool.live(), server.live()), (1, 1));

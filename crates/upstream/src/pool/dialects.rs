@@ -124,7 +124,7 @@ impl Pool {
                 continue;
             }
             let affinity = group.private.as_ref().map(|private| &private.affinity);
-            let is_watched = affinity.is_some_and(|affinity| self.attended.watches(affinity));
+            let is_watched = affinity.is_some_and(|affinity| self.private_clients.watches(affinity));
             if key != base && !is_watched && !group.is_busy() && group.flap_backoff.held_until().is_none() {
                 state.groups.swap_remove(at).retire();
                 return;
@@ -167,7 +167,13 @@ impl State {
         let affinity = call.affinity.as_ref()?;
         let is_its =
             |group: &&Group| group.private.as_ref().is_some_and(|private| private.affinity == *affinity);
-        Some(self.groups.iter().find(is_its).and_then(|group| group.key.affinity).unwrap_or(self.next_home))
+        Some(
+            self.groups
+                .iter()
+                .find(is_its)
+                .and_then(|group| group.key.affinity)
+                .unwrap_or(self.next_affinity),
+        )
     }
 
     /// Returns the group of `key`, and makes it if needed. If there are too many, another group ends. If none
@@ -195,8 +201,8 @@ impl State {
         let mut group = Group::new(key);
         group.private = private;
         group.principal = request.principal().cloned();
-        if key.affinity == Some(self.next_home) {
-            self.next_home += 1;
+        if key.affinity == Some(self.next_affinity) {
+            self.next_affinity += 1;
         }
         self.groups.push(group);
         Ok(self.groups.len() - 1)
@@ -330,10 +336,10 @@ impl State {
         if key == self.base && key != actual {
             self.move_base(actual);
         }
-        let wanted = self.find(key).map(|group| (group.private.clone(), group.principal.clone()));
+        let inherited = self.find(key).map(|group| (group.private.clone(), group.principal.clone()));
         let at = self.groups.iter().position(|group| group.key == actual).unwrap_or_else(|| {
             let mut group = Group::new(actual);
-            (group.private, group.principal) = wanted.unwrap_or_default();
+            (group.private, group.principal) = inherited.unwrap_or_default();
             self.groups.push(group);
             self.groups.len() - 1
         });

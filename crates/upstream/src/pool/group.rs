@@ -91,7 +91,7 @@ impl Group {
     }
 
     /// Returns a share of the connection with the fewest requests.
-    pub(super) fn seat(&self) -> Option<PooledConnection> {
+    pub(super) fn acquire(&self) -> Option<PooledConnection> {
         let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
         Some(PooledConnection::on(least))
     }

@@ -42,7 +42,7 @@ impl Pool {
         let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
         let (group_of_tasks, affinity) =
             (tasks.clone(), group.private.as_ref().map(|private| private.affinity.clone()));
-        let events = affinity.as_ref().and_then(|affinity| self.attended.events(affinity));
+        let events = affinity.as_ref().and_then(|affinity| self.private_clients.events(affinity));
         let events = events.unwrap_or_else(|| self.events.clone());
         group_of_tasks.spawn_until_end(async move {
             let opened = tokio::select! {

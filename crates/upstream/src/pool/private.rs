@@ -20,7 +20,7 @@ use super::Pool;
 use super::group::Group;
 use super::live::Live;
 use crate::config::Sharing;
-use crate::connection::{Call, Connection, Outlet};
+use crate::connection::{Call, Connection, EventSender};
 use crate::liveness::{Liveness, SilenceLimits};
 use crate::session_affinity::Affinity;
 use json::Raw;
@@ -46,7 +46,7 @@ async fn owes_an_answer(live: &Live, liveness: &Liveness, silence_limits: Silenc
     let ping = Call::of_gateway(live.connection.peer().version.health_method(), None);
     loop {
         liveness.ask();
-        if timeout(silence_limits.check, live.connection.request(&ping, &Outlet::none())).await.is_ok() {
+        if timeout(silence_limits.check, live.connection.request(&ping, &EventSender::none())).await.is_ok() {
             liveness.broken();
             return false;
         }

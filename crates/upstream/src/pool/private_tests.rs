@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Sharing;
 use crate::fake::{Answer, Dial, Fake, config, tool_call};
-use crate::{Affinity, Call, Error, Outlet, Upstream, WaitFor};
+use crate::{Affinity, Call, Error, EventSender, Upstream, WaitFor};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Version, method};
@@ -43,11 +43,13 @@ async fn calls(
     silence_limits: Duration,
     time: Duration,
 ) -> Vec<Option<bool>> {
-    let (begun, mut ends) = (Instant::now(), Vec::new());
-    while begun.elapsed() < time {
-        let outlet = Outlet::none();
-        let asked = upstream.call(call, Instant::now() + 30 * SECOND, &outlet);
-        ends.push(timeout(silence_limits, asked).await.ok().map(|result: Result<_, Error>| result.is_ok()));
+    let (started, mut ends) = (Instant::now(), Vec::new());
+    while started.elapsed() < time {
+        let event_sender = EventSender::none();
+        let response = upstream.call(call, Instant::now() + 30 * SECOND, &event_sender);
+        ends.push(
+            timeout(silence_limits, response).await.ok().map(|result: Result<_, Error>| result.is_ok()),
+        );
         sleep(SECOND).await;
     }
     ends
@@ -100,10 +102,10 @@ async fn a_private_server_that_is_slow_or_at_work_is_left_alone() {
     assert_eq!((fake.connects(), fake.live()), (3, 3), "who answers checks does not hang");
 
     // For 25 seconds it works on an earlier call and answers nothing else.
-    let begun = Instant::now();
+    let started = Instant::now();
     fake.answer(move |call| {
         let done = Answer::result(&serde_json::json!({}));
-        let left = (25 * SECOND).saturating_sub(begun.elapsed());
+        let left = (25 * SECOND).saturating_sub(started.elapsed());
         let Answer::Reply(reply) = done else { return None };
         (!is_of(call, "fast")).then_some(Answer::After(left, reply))
     });
@@ -120,7 +122,7 @@ async fn a_private_server_that_is_slow_or_at_work_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
+async fn failures_of_one_private_connection_block_no_other() {
     let (fake, upstream, _shutdown) = server().await;
     let (one, two) = (client("one"), client("two"));
     fake.answer(|call| is_of(call, "one").then_some(Answer::Silence));
@@ -136,12 +138,12 @@ async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
     for fault in
         [Error::Malformed { reason: "on purpose".into() }, Error::Lost { reason: "on purpose".into() }]
     {
-        let said = fault.clone();
-        fake.answer(move |call| is_of(call, "one").then(|| Answer::Fail(said.clone())));
+        let failure = fault.clone();
+        fake.answer(move |call| is_of(call, "one").then(|| Answer::Fail(failure.clone())));
         for time in [3 * SECOND, 60 * SECOND] {
             for _ in 0..8 {
-                let asked = upstream.call(&one, Instant::now() + time, &Outlet::none()).await;
-                assert_eq!(asked.err(), Some(fault.clone()));
+                let response = upstream.call(&one, Instant::now() + time, &EventSender::none()).await;
+                assert_eq!(response.err(), Some(fault.clone()));
             }
         }
         assert!(failures() <= 1, "{} failures of one program", failures());
@@ -170,15 +172,15 @@ async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
 async fn call_whose_connect_outlasts_the_task_of_its_client_is_read_for_by_the_next_task() {
     let (fake, upstream, _shutdown) = server().await;
     let call = client("one");
-    upstream.attend(&call, WaitFor::Connection).await;
+    upstream.open_session(&call, WaitFor::Connection).await;
     assert!(!upstream.is_unread(call.affinity.as_ref()));
     fake.dial(Dial::AcceptAfter(20 * SECOND));
     fake.die("gone");
     sleep(SECOND).await;
-    let begun = Instant::now();
-    let read = upstream.read_first(&call, (Instant::now() + 60 * SECOND).into(), &Outlet::none()).await;
+    let started = Instant::now();
+    let read = upstream.read_first(&call, (Instant::now() + 60 * SECOND).into(), &EventSender::none()).await;
     assert_eq!((read, upstream.is_unread(call.affinity.as_ref())), (Ok(()), false));
-    assert!(begun.elapsed() < 25 * SECOND, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < 25 * SECOND, "{:?}", started.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,11 +188,11 @@ async fn call_that_connected_between_two_attempts_is_read_for_without_another_wa
     let (fake, upstream, _shutdown) = server().await;
     let call = client("one");
     fake.dial(Dial::Refuse);
-    upstream.attend(&call, WaitFor::Connection).await;
+    upstream.open_session(&call, WaitFor::Connection).await;
     fake.dial(Dial::Accept);
     // The task of the client pauses after the failed attempt, and counts this call as one that it has served.
-    let begun = Instant::now();
-    let read = upstream.read_first(&call, (begun + 60 * SECOND).into(), &Outlet::none()).await;
+    let started = Instant::now();
+    let read = upstream.read_first(&call, (started + 60 * SECOND).into(), &EventSender::none()).await;
     assert_eq!((read, upstream.is_unread(call.affinity.as_ref())), (Ok(()), false));
-    assert!(begun.elapsed() < 8 * SECOND, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < 8 * SECOND, "{:?}", started.elapsed());
 }

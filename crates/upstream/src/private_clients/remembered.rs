@@ -56,7 +56,8 @@ impl PrivateClientTask {
         }
         loop {
             let comes = demand.wait_for(|demand| demand.count > seen);
-            let linger = if pool.attended.may_linger(pool.private_limit()) { LINGER } else { Duration::ZERO };
+            let linger =
+                if pool.private_clients.may_linger(pool.private_limit()) { LINGER } else { Duration::ZERO };
             if timeout(linger, comes).await.is_ok() || is_open() {
                 return false;
             }

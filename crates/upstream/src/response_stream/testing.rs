@@ -37,9 +37,9 @@ pub type BodyWriter = mpsc::UnboundedSender<Result<&'static str, Error>>;
 
 /// Returns a flow of which nothing has come, and the way to write it.
 pub fn flow() -> (ResponseStream, BodyWriter) {
-    let (writer, pipe) = mpsc::unbounded_channel();
+    let (writer, receiver) = mpsc::unbounded_channel();
     let splice = Splice::new(7, TERMS);
-    let mut flow = ResponseStream::new(Box::new(Pipe(pipe)), splice, VecDeque::new(), (CAP, CAP));
+    let mut flow = ResponseStream::new(Box::new(Pipe(receiver)), splice, VecDeque::new(), (CAP, CAP));
     flow.clock = Clock::of(LEFT);
     (flow, writer)
 }

@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
 use super::SubscriptionTask;
-use crate::connection::{Call, CallEvent, Connection, Inlet, Outlet};
+use crate::connection::{Call, CallEvent, Connection, EventReceiver, EventSender};
 use crate::error::Error;
 use crate::watches::{Subject, WatchRefusal};
 use json::Raw;
@@ -64,11 +64,11 @@ pub(super) struct Listening<'a> {
 }
 
 struct ListenStream {
-    asked: BTreeSet<Subject>,
+    requested: BTreeSet<Subject>,
     honoured: BTreeSet<Subject>,
-    begun: Instant,
+    started: Instant,
     answer: BoxFuture<'static, Result<Reply, Error>>,
-    inlet: Inlet,
+    receiver: EventReceiver,
 }
 
 impl<'a> Listening<'a> {
@@ -85,7 +85,7 @@ impl<'a> Listening<'a> {
             is_refused: false,
             // The lists of a new connection are read anyway. The server may have sent notifications of
             // earlier subscriptions while no stream was open.
-            was_away: subscription_task.watches.wanted().values().any(|agreed| *agreed),
+            was_away: subscription_task.watches.desired().values().any(|agreed| *agreed),
         }
     }
 
@@ -110,30 +110,30 @@ impl<'a> Listening<'a> {
     }
 
     fn open_if_wanted(&mut self) {
-        let wanted = self.subscription_task.watches.wanted();
-        self.settle_known(&wanted);
-        let asked: BTreeSet<Subject> = wanted.into_keys().collect();
+        let desired = self.subscription_task.watches.desired();
+        self.settle_known(&desired);
+        let requested: BTreeSet<Subject> = desired.into_keys().collect();
         if self.next.is_some() || self.reopen_at.is_some() || self.is_refused {
             return;
         }
-        if asked.is_empty() && self.lists.is_none() {
+        if requested.is_empty() && self.lists.is_none() {
             self.current = None;
-        } else if self.current.as_ref().is_none_or(|current| current.asked != asked) {
+        } else if self.current.as_ref().is_none_or(|current| current.requested != requested) {
             if self.not_before.is_some_and(|at| Instant::now() < at) {
                 self.reopen_at = self.not_before;
                 return;
             }
-            let call = call(self.lists, &asked);
+            let call = call(self.lists, &requested);
             self.not_before = Some(Instant::now() + pace(&call));
-            self.next = Some(ListenStream::open(self.connection, call, asked));
+            self.next = Some(ListenStream::open(self.connection, call, requested));
         }
     }
 
     /// Confirms new subscriptions that the current stream already covers.
-    fn settle_known(&self, wanted: &HashMap<Subject, bool>) {
+    fn settle_known(&self, desired: &HashMap<Subject, bool>) {
         let Some(current) = &self.current else { return };
         for (subject, _) in
-            wanted.iter().filter(|(subject, agreed)| !**agreed && current.honoured.contains(*subject))
+            desired.iter().filter(|(subject, agreed)| !**agreed && current.honoured.contains(*subject))
         {
             self.subscription_task.watches.settle(subject, Ok(Ok(Raw::empty_object())));
         }
@@ -141,8 +141,8 @@ impl<'a> Listening<'a> {
 
     fn take_over(&mut self, honoured: BTreeSet<Subject>) {
         let Some(mut stream) = self.next.take() else { return };
-        for (subject, agreed) in self.subscription_task.watches.wanted() {
-            if stream.asked.contains(&subject) {
+        for (subject, agreed) in self.subscription_task.watches.desired() {
+            if stream.requested.contains(&subject) {
                 let is_honoured = honoured.contains(&subject);
                 let reply = if is_honoured { Ok(Raw::empty_object()) } else { Err(WatchRefusal::LeftOut) };
                 self.subscription_task.conclude(&subject, agreed, Ok(reply));
@@ -164,22 +164,23 @@ impl<'a> Listening<'a> {
             Ok(Err(refusal)) => Ok(Err(WatchRefusal::Refused(refusal))),
             Err(failure) => Err(failure),
         };
-        let wanted = self.subscription_task.watches.wanted();
-        let fresh = wanted.iter().filter(|(subject, agreed)| !**agreed && stream.asked.contains(*subject));
+        let desired = self.subscription_task.watches.desired();
+        let fresh =
+            desired.iter().filter(|(subject, agreed)| !**agreed && stream.requested.contains(*subject));
         let mut had_fresh = false;
         for (subject, _) in fresh {
             had_fresh = true;
             self.subscription_task.watches.settle(subject, outcome.clone());
         }
         // A task that the server no longer knows must not end all other subscriptions.
-        let tasks = || stream.asked.iter().filter(|subject| matches!(subject, Subject::Task(_)));
+        let tasks = || stream.requested.iter().filter(|subject| matches!(subject, Subject::Task(_)));
         if is_refusal && !had_fresh && tasks().next().is_some() {
             tasks().for_each(|task| self.subscription_task.watches.settle(task, outcome.clone()));
         } else if is_refusal && !had_fresh {
-            tracing::debug!(outcome = %self.subscription_task.told(&outcome), "the server does not keep a stream of notices");
+            tracing::debug!(outcome = %self.subscription_task.describe(&outcome), "the server does not keep a stream of notices");
             self.is_refused = true;
         } else if !is_refusal {
-            self.pause(stream.begun);
+            self.pause(stream.started);
         }
     }
 
@@ -188,26 +189,26 @@ impl<'a> Listening<'a> {
         let Some(stream) = self.current.take() else { return };
         self.was_away = true;
         self.is_refused = is_refusal(end);
-        self.pause(stream.begun);
+        self.pause(stream.started);
     }
 
-    fn pause(&mut self, begun: Instant) {
-        self.reopen_at = Some(Instant::now() + self.pauses.after(begun.elapsed()));
+    fn pause(&mut self, started: Instant) {
+        self.reopen_at = Some(Instant::now() + self.pauses.after(started.elapsed()));
     }
 }
 
 impl ListenStream {
-    fn open(connection: &Arc<dyn Connection>, call: Call, asked: BTreeSet<Subject>) -> Self {
-        let (outlet, inlet) = Outlet::new(4);
+    fn open(connection: &Arc<dyn Connection>, call: Call, requested: BTreeSet<Subject>) -> Self {
+        let (event_sender, receiver) = EventSender::new(4);
         let connection = Arc::clone(connection);
-        let answer = Box::pin(async move { connection.request(&call, &outlet).await?.collect().await });
-        Self { asked, honoured: BTreeSet::new(), begun: Instant::now(), answer, inlet }
+        let answer = Box::pin(async move { connection.request(&call, &event_sender).await?.collect().await });
+        Self { requested, honoured: BTreeSet::new(), started: Instant::now(), answer, receiver }
     }
 
     /// Returns the subscriptions that the server accepted. An acknowledgment without a list accepts all.
     fn honoured(&self, acknowledgement: &Notification) -> BTreeSet<Subject> {
         let filter = acknowledgement.params.as_ref().and_then(|params| params.get("notifications"));
-        let Some(filter) = filter else { return self.asked.clone() };
+        let Some(filter) = filter else { return self.requested.clone() };
         let named = |member| filter.get_as::<Vec<String>>(member).unwrap_or_default().into_iter();
         let resources = named("resourceSubscriptions").map(|uri| Subject::Resource(uri.into()));
         resources.chain(named("taskIds").map(|id| Subject::Task(id.into()))).collect()
@@ -260,15 +261,15 @@ async fn acknowledged(next: &mut Option<ListenStream>) -> Result<BTreeSet<Subjec
     loop {
         tokio::select! {
             biased;
-            Some(said) = stream.inlet.recv() => {
-                if let CallEvent::Notice(notice) = said
+            Some(event) = stream.receiver.recv() => {
+                if let CallEvent::Notice(notice) = event
                     && notice.method == method::SUBSCRIPTIONS_ACKNOWLEDGED
                 {
                     return Ok(stream.honoured(&notice));
                 }
             }
             end = &mut stream.answer => return Err(end),
-            () = sleep_until(stream.begun + ACKNOWLEDGED_AFTER) => return Ok(stream.asked.clone()),
+            () = sleep_until(stream.started + ACKNOWLEDGED_AFTER) => return Ok(stream.requested.clone()),
         }
     }
 }

@@ -69,7 +69,7 @@ impl Supervisor {
         }
         tracing::warn!(%server, %error, "health check failed");
         self.failed_checks += 1;
-        self.upstream.facts.failed(&error.to_string());
+        self.upstream.stats.failed(&error.to_string());
         self.publish(Change::State(State::Failed)).await;
         let is_unreachable = error.delivery() == Delivery::NotSent;
         let is_gone = is_unreachable || self.failed_checks >= UNWELL;

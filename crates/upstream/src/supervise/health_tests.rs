@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::super::tests::Scene;
 use super::*;
 use crate::fake::{Answer, Dial, Fake, tool_call};
-use crate::{Outlet, Upstream, breaker, config};
+use crate::{EventSender, Upstream, breaker, config};
 use json::Raw;
 use protocol::feature::{Effect, List};
 use protocol::{Version, method};
@@ -33,13 +33,13 @@ const BOTH: [Client; 2] =
 impl Client {
     /// Makes one call. Returns none if the client cancelled it.
     async fn call(self, upstream: &Arc<Upstream>) -> Option<Result<(), Error>> {
-        let (call, outlet) = (tool_call(Effect::Unsafe), Outlet::none());
+        let (call, event_sender) = (tool_call(Effect::Unsafe), EventSender::none());
         let (time, leaves) = match self {
             Self::Hurried(time) => (time, Duration::MAX),
             Self::Impatient(time) => (Duration::from_secs(30), time),
         };
-        let asked = upstream.call(&call, Instant::now() + time, &outlet);
-        timeout(leaves, asked).await.ok().map(|result| result.map(drop))
+        let response = upstream.call(&call, Instant::now() + time, &event_sender);
+        timeout(leaves, response).await.ok().map(|result| result.map(drop))
     }
 }
 
@@ -55,11 +55,11 @@ struct Seen {
 
 /// Lets clients call for `time`, and records the events.
 async fn load(scene: &mut Scene, client: Client, time: Duration) -> Seen {
-    let (begun, seen) = (Instant::now(), Mutex::new(Seen::default()));
+    let (started, seen) = (Instant::now(), Mutex::new(Seen::default()));
     let (upstream, server) = (Arc::clone(&scene.upstream), scene.server.clone());
-    let at = || Some(begun.elapsed().as_secs());
+    let at = || Some(started.elapsed().as_secs());
     let clients = join_all((0..CLIENTS).map(async |_| {
-        while begun.elapsed() < time {
+        while started.elapsed() < time {
             let result = client.call(&upstream).await;
             let is_refused = matches!(&result, Some(Err(error)) if error.delivery() == Delivery::Refused);
             let answered = matches!(result, Some(Ok(()))).then(at).flatten();
@@ -72,7 +72,7 @@ async fn load(scene: &mut Scene, client: Client, time: Duration) -> Seen {
         }
     }));
     let look = async {
-        while begun.elapsed() < time {
+        while started.elapsed() < time {
             sleep(Duration::from_millis(100)).await;
             let mut seen = seen.lock().expect("whole");
             if upstream.breaker().state == breaker::State::Open {
@@ -151,17 +151,17 @@ async fn a_slow_tool_is_no_fault_of_a_server_that_answers_others() {
 async fn a_server_at_work_on_one_thing_is_left_to_it_whoever_leaves_meanwhile() {
     for client in BOTH {
         let mut scene = ready(|config| config.health_check_interval = Duration::from_secs(1)).await;
-        let (begun, took, calls) = (Instant::now(), Duration::from_mins(2), AtomicUsize::new(0));
+        let (started, took, calls) = (Instant::now(), Duration::from_mins(2), AtomicUsize::new(0));
         scene.server.answer(move |call| {
             let is_first = call.method == method::TOOLS_CALL && calls.fetch_add(1, Ordering::Relaxed) == 0;
             let answer = || Answer::After(took, Ok(Raw::empty_object()));
-            let others = || (begun.elapsed() < took).then_some(Answer::Silence);
+            let others = || (started.elapsed() < took).then_some(Answer::Silence);
             if is_first { Some(answer()) } else { others() }
         });
         let upstream = Arc::clone(&scene.upstream);
-        let (call, outlet) = (tool_call(Effect::Unsafe), Outlet::none());
+        let (call, event_sender) = (tool_call(Effect::Unsafe), EventSender::none());
         let long = async {
-            let result = upstream.call(&call, begun + Duration::from_mins(3), &outlet).await;
+            let result = upstream.call(&call, started + Duration::from_mins(3), &event_sender).await;
             assert!(result.is_ok(), "{client:?}: {result:?}");
         };
         let ((), seen) = tokio::join!(long, async {
@@ -177,12 +177,12 @@ async fn a_server_at_work_on_one_thing_is_left_to_it_whoever_leaves_meanwhile() 
 async fn a_call_from_before_has_its_own_deadline_also_where_its_server_hangs() {
     let mut scene = ready(|config| config.health_check_interval = Duration::from_secs(1)).await;
     stop(&scene.server);
-    let (begun, upstream) = (Instant::now(), Arc::clone(&scene.upstream));
-    let (call, outlet) = (tool_call(Effect::Unsafe), Outlet::none());
+    let (started, upstream) = (Instant::now(), Arc::clone(&scene.upstream));
+    let (call, event_sender) = (tool_call(Effect::Unsafe), EventSender::none());
     let long = async {
-        let result = upstream.call(&call, begun + Duration::from_secs(100), &outlet).await;
+        let result = upstream.call(&call, started + Duration::from_secs(100), &event_sender).await;
         assert!(matches!(result, Err(Error::TimedOut { .. })), "{result:?}");
-        begun.elapsed().as_secs()
+        started.elapsed().as_secs()
     };
     let (ended, seen) = tokio::join!(long, load(&mut scene, BOTH[0], Duration::from_mins(3)));
     assert_eq!(ended, 100);
@@ -190,7 +190,7 @@ async fn a_call_from_before_has_its_own_deadline_also_where_its_server_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_at_once_says_nothing_even_of_a_server_that_hangs() {
+async fn early_cancellation_does_not_count_even_if_the_server_hangs() {
     let scene = ready(|config| config.health_check_interval = Duration::from_secs(1)).await;
     stop(&scene.server);
     sleep(Duration::from_secs(12)).await;

@@ -18,8 +18,8 @@ impl Supervisor {
         self.arrival = there.arrivals + u64::from(there.live == 0);
         drop(there);
         self.stale = false;
-        self.upstream.facts.will_try(None);
-        self.upstream.facts.set_resting(false);
+        self.upstream.stats.will_try(None);
+        self.upstream.stats.set_resting(false);
         let upstream = Arc::clone(&self.upstream);
         let limit = crate::first_attempt_limit(&upstream.config);
         let deadline = deadline.unwrap_or(Instant::now() + limit);
@@ -39,7 +39,7 @@ impl Supervisor {
     pub(super) async fn on_tools(&mut self, offer: Offer) {
         let Ok(offer) = self.upstream.covered(Ok(offer)) else { return };
         self.come_up(&offer);
-        self.upstream.facts.offered(&offer);
+        self.upstream.stats.offered(&offer);
         self.publish(Change::Offered(offer)).await;
         self.publish(Change::State(State::Ready)).await;
     }
@@ -84,7 +84,7 @@ impl Supervisor {
             self.upstream.changed_by_call(is_changed);
         }
         self.refresh.was_read(&offer, before.as_deref());
-        self.upstream.facts.offered(&offer);
+        self.upstream.stats.offered(&offer);
         self.publish(Change::Offered(Arc::clone(&offer))).await;
         self.publish(Change::State(State::Ready)).await;
         self.report_reading(None);

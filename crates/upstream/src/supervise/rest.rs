@@ -37,7 +37,7 @@ impl Upstream {
     /// over HTTP is tried as long as it would not rest.
     pub(super) fn is_left_until_needed(&self) -> bool {
         let Some(after) = self.rests_after() else { return self.starts_on_demand() && self.is_unneeded() };
-        let used = self.facts.used().unwrap_or(self.facts.begun());
+        let used = self.stats.used().unwrap_or(self.stats.started());
         let is_program = matches!(self.config.transport, Transport::Stdio(_));
         self.offer().is_some() && self.is_unneeded() && (is_program || used.elapsed() >= after)
     }
@@ -47,7 +47,7 @@ impl Supervisor {
     /// When the server may rest, if nothing needs it until then.
     pub(super) fn rest_due(&self) -> Option<Instant> {
         let Phase::Up { since } = self.phase else { return None };
-        let used = self.upstream.facts.used().map_or(since, |used| used.max(since));
+        let used = self.upstream.stats.used().map_or(since, |used| used.max(since));
         Some(used + self.upstream.rests_after()?)
     }
 
@@ -85,8 +85,8 @@ impl Supervisor {
         self.phase = Phase::Idle;
         self.rested = self.occupancy.borrow_and_update().clone();
         self.arrival = self.rested.arrivals;
-        self.upstream.facts.will_try(None);
-        self.upstream.facts.set_resting(true);
+        self.upstream.stats.will_try(None);
+        self.upstream.stats.set_resting(true);
         self.publish(Change::State(state)).await;
     }
 }

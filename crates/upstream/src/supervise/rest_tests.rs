@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::Start;
 use crate::fake::{Answer, Fake, config, tool_call};
-use crate::{Error, Offer, Outlet, Remembered, State, Subject, Upstream};
+use crate::{Error, EventSender, Offer, Remembered, State, Subject, Upstream};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::lifecycle::Peer;
@@ -56,7 +56,7 @@ fn resting(seed: u64) -> Scene {
 
 async fn call(upstream: &Arc<Upstream>) -> Result<(), Error> {
     let deadline = Instant::now() + Duration::from_mins(5);
-    let answered = upstream.call(&tool_call(Effect::Unsafe), deadline, &Outlet::none()).await;
+    let answered = upstream.call(&tool_call(Effect::Unsafe), deadline, &EventSender::none()).await;
     answered?.body.collect().await.map(drop)
 }
 

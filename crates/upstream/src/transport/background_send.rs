@@ -63,7 +63,7 @@ impl BackgroundSender {
     }
 
     /// Sends `message`, and waits until the server has it or the time for it is over.
-    pub(super) async fn tell(&self, message: Bytes) {
+    pub(super) async fn notify(&self, message: Bytes) {
         let sent = self.client.send(|| Ok((self.head.clone(), message.clone().into())), true);
         match tokio::time::timeout(LIMIT, sent).await {
             Ok(Ok(response)) if !response.status().is_success() => (self.refused)(response.status().as_u16()),
@@ -83,7 +83,7 @@ impl BackgroundSender {
         self.shutdown.spawn(async move {
             let sent = async {
                 let _permit = background.permits.acquire().await;
-                background.tell(message).await;
+                background.notify(message).await;
             };
             let over = async {
                 background.shutdown.requested().await;
@@ -102,7 +102,7 @@ impl BackgroundSender {
     pub(super) async fn send_last(&self, messages: impl Iterator<Item = Bytes>) {
         let sent = async {
             drop(self.places.acquire_many(MOST_POSTED).await);
-            let send = |message| self.tell(message);
+            let send = |message| self.notify(message);
             stream::iter(messages).for_each_concurrent(AT_A_TIME as usize, send).await;
         };
         let _ = tokio::time::timeout(FAREWELL_LIMIT, sent).await;

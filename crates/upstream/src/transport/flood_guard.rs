@@ -143,8 +143,8 @@ mod tests {
 
     /// Sends messages for `time` or until the connection is closed. Returns how many were accepted.
     async fn send(guard: &FloodGuard, relevance: Relevance, time: Duration) -> (u32, Result<(), Error>) {
-        let (begun, mut count) = (Instant::now(), 0);
-        while begun.elapsed() < time {
+        let (started, mut count) = (Instant::now(), 0);
+        while started.elapsed() < time {
             if let Err(error) = guard.admit(relevance, SIZE).await {
                 return (count, Err(error));
             }
@@ -157,19 +157,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_belongs_to_calls_is_never_slowed_down() {
-        let (guard, begun) = (guard(&Closing::default()), Instant::now());
+    async fn messages_of_calls_are_never_slowed_down() {
+        let (guard, started) = (guard(&Closing::default()), Instant::now());
         let (count, result) = send(&guard, Relevance::Wanted, Duration::MAX).await;
-        assert_eq!((count, result, begun.elapsed()), (100_000, Ok(()), Duration::ZERO));
+        assert_eq!((count, result, started.elapsed()), (100_000, Ok(()), Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
     async fn junk_is_slowed_down_and_then_ends_the_connection_while_it_is_young() {
-        let (closing, begun) = (Closing::default(), Instant::now());
+        let (closing, started) = (Closing::default(), Instant::now());
         let guard = guard(&closing);
         let (_, result) = send(&guard, Relevance::Junk, Duration::from_mins(1)).await;
         assert!(result.is_err() && closing.reason() == FLOODED);
-        let lived = begun.elapsed().as_secs();
+        let lived = started.elapsed().as_secs();
         assert!((4..8).contains(&lived), "{lived} s");
     }
 

@@ -164,7 +164,7 @@ pub(super) fn initialized(reply: Reply) -> Result<Peer, Error> {
     match reply {
         Ok(result) => Peer::from_initialize(&result)
             .map_err(|reason| refused(&format!("the answer to initialize cannot be used: {reason}"))),
-        Err(error) => Err(refused(&format!("the server refused initialize: {}", said(&error)))),
+        Err(error) => Err(refused(&format!("the server refused initialize: {}", error_text(&error)))),
     }
 }
 
@@ -190,7 +190,7 @@ pub(super) fn while_connecting(error: Error) -> Error {
 }
 
 /// The text of a server's error, safe to show: escaped and not longer than a line.
-pub(super) fn said(error: &ErrorObject) -> String {
+pub(super) fn error_text(error: &ErrorObject) -> String {
     format!("{} ({})", shown(&error.message()), error.code())
 }
 
@@ -250,8 +250,8 @@ mod tests {
             json!({"supported": ["2024-11-05", "2025-03-26"], "requested": "2025-11-25"}),
         );
         assert_eq!(named[..3], ["2025-11-25", "2025-03-26", "2024-11-05"]);
-        let told = requested(-32603, "unsupported 2025-11-25, supported: 2024-10-07", json!(null));
-        assert_eq!(told, ["2025-11-25", "2024-10-07"]);
+        let versions = requested(-32603, "unsupported 2025-11-25, supported: 2024-10-07", json!(null));
+        assert_eq!(versions, ["2025-11-25", "2024-10-07"]);
     }
 
     #[test]

@@ -24,10 +24,10 @@ fn shrink(notification: Notification) -> Option<Notification> {
     let params = match params {
         Some(params) if params.bytes().len() < SMALL => Some(params.detached()),
         Some(params) => {
-            let kept = KEPT.map(|name| (name, params.get(name)));
-            let kept: Vec<_> =
-                kept.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?))).collect();
-            Some(Raw::object(&kept)).filter(|params| params.bytes().len() < MAX_NOTICE_BYTES)
+            let members = KEPT.map(|name| (name, params.get(name)));
+            let members: Vec<_> =
+                members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?))).collect();
+            Some(Raw::object(&members)).filter(|params| params.bytes().len() < MAX_NOTICE_BYTES)
         }
         None => return Some(Notification { method, params: None }),
     };
@@ -40,7 +40,7 @@ pub(super) fn is_message(name: &Bytes) -> bool {
 }
 
 /// Reports what a server request shows about the server: a server that asks a client keeps state for it.
-pub(super) fn note(request: &Request, events: &Events) {
+pub(super) fn record(request: &Request, events: &Events) {
     if let Some(sign) = StateSign::of_request(&request.method) {
         events.shows(sign);
     }

@@ -26,7 +26,7 @@ pub(super) use self::ticket::RequestTicket;
 
 use super::flood_guard::Relevance;
 use super::unreadable::{self, id_in};
-use crate::connection::{Call, Outlet, Owner};
+use crate::connection::{Call, EventSender, Owner};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
 use crate::state_signs::StateSigns;
@@ -47,7 +47,7 @@ pub(super) struct Pending {
     /// The signs of the server, if the channel is a process that clients share.
     signs: OnceLock<Arc<StateSigns>>,
     /// Counts written calls, for server requests that wait for one.
-    begun: watch::Sender<u64>,
+    started: watch::Sender<u64>,
 }
 
 struct PendingTable {
@@ -63,7 +63,7 @@ struct PendingRequest {
     answer: oneshot::Sender<Result<Reply, Error>>,
     /// The share of the worker on which its caller waits.
     share: usize,
-    outlet: Outlet,
+    event_sender: EventSender,
     purpose: Purpose,
     written: bool,
     over: CallEnd,
@@ -152,12 +152,16 @@ impl Pending {
             cancel: Box::new(cancel),
             client: OnceLock::new(),
             signs: OnceLock::new(),
-            begun: watch::Sender::new(0),
+            started: watch::Sender::new(0),
         })
     }
 
     /// Opens a request. Fails if the channel has ended.
-    pub(super) fn open(self: &Arc<Self>, outlet: &Outlet, purpose: Purpose) -> Result<RequestTicket, Error> {
+    pub(super) fn open(
+        self: &Arc<Self>,
+        event_sender: &EventSender,
+        purpose: Purpose,
+    ) -> Result<RequestTicket, Error> {
         let (sender, answer) = oneshot::channel();
         let mut table = self.lock();
         if let Some(reason) = table.ended.clone() {
@@ -165,10 +169,10 @@ impl Pending {
         }
         table.last_id += 1;
         let id = table.last_id;
-        let (outlet, over) = (outlet.clone(), CallEnd::default());
+        let (event_sender, over) = (event_sender.clone(), CallEnd::default());
         let is_alone = table.open.values().all(|open| open.purpose == Purpose::Listen);
         let share = worker::share();
-        let open = PendingRequest { answer: sender, share, outlet, purpose, written: false, over };
+        let open = PendingRequest { answer: sender, share, event_sender, purpose, written: false, over };
         table.open.insert(id, open);
         Ok(RequestTicket::new(id, answer, is_alone, self))
     }
@@ -178,7 +182,7 @@ impl Pending {
     pub(super) fn begin_writing(&self, id: u64) -> bool {
         let found = self.lock().open.get_mut(&id).map(|open| open.written = true).is_some();
         if let Some(client) = self.client.get() {
-            client.reachable().unwrap_or(&self.begun).send_modify(|count| *count += 1);
+            client.reachable().unwrap_or(&self.started).send_modify(|count| *count += 1);
         }
         found
     }
@@ -227,14 +231,16 @@ impl Pending {
     /// Progress names its call. Log messages on a shared channel do not: they go to the owner of all running calls, and
     /// to nobody if there are several owners.
     pub(super) fn notify(&self, notification: Notification) -> Relevance {
-        let outlet = match notification.method.as_str() {
-            method::PROGRESS => self.outlet_of_token(&notification).ok_or(Relevance::Junk),
-            method::SUBSCRIPTIONS_ACKNOWLEDGED => self.outlet_of_stream(&notification).ok_or(Relevance::Junk),
-            _ => self.outlet_of_only_owner(),
+        let event_sender = match notification.method.as_str() {
+            method::PROGRESS => self.event_sender_of_token(&notification).ok_or(Relevance::Junk),
+            method::SUBSCRIPTIONS_ACKNOWLEDGED => {
+                self.event_sender_of_stream(&notification).ok_or(Relevance::Junk)
+            }
+            _ => self.event_sender_of_only_owner(),
         };
-        match outlet {
-            Ok(outlet) => {
-                outlet.offer(notification);
+        match event_sender {
+            Ok(event_sender) => {
+                event_sender.offer(notification);
                 Relevance::Wanted
             }
             Err(relevance) => self.notify_client(notification, relevance),
@@ -274,20 +280,20 @@ impl Pending {
         open.map(|open| SettledRequest { waiting: open.answer, answer, share: open.share })
     }
 
-    fn outlet_of_token(&self, progress: &Notification) -> Option<Outlet> {
+    fn event_sender_of_token(&self, progress: &Notification) -> Option<EventSender> {
         let token = progress.params.as_ref()?.part("progressToken")?;
         let id = decimal::whole(token.bytes())?;
         let table = self.lock();
         let open = table.open.get(&id)?;
-        matches!(open.purpose, Purpose::Call { progress: true, .. }).then(|| open.outlet.clone())
+        matches!(open.purpose, Purpose::Call { progress: true, .. }).then(|| open.event_sender.clone())
     }
 
     /// The notification stream of an acknowledgement.
-    fn outlet_of_stream(&self, acknowledged: &Notification) -> Option<Outlet> {
+    fn event_sender_of_stream(&self, acknowledged: &Notification) -> Option<EventSender> {
         let id = decimal::whole(meta::of(acknowledged.params.as_ref())?.get(meta::SUBSCRIPTION_ID)?.bytes())?;
         let table = self.lock();
         let open = table.open.get(&id)?;
-        matches!(open.purpose, Purpose::Listen).then(|| open.outlet.clone())
+        matches!(open.purpose, Purpose::Listen).then(|| open.event_sender.clone())
     }
 
     fn only_one(&self) -> Option<u64> {

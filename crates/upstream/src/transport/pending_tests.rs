@@ -31,8 +31,8 @@ fn notification(method: &str, params: &serde_json::Value) -> Notification {
 #[tokio::test]
 async fn answers_find_their_requests_in_any_order() {
     let (pending, cancelled) = table();
-    let mut one = pending.open(&Outlet::none(), call(true)).expect("open");
-    let mut two = pending.open(&Outlet::none(), call(true)).expect("open");
+    let mut one = pending.open(&EventSender::none(), call(true)).expect("open");
+    let mut two = pending.open(&EventSender::none(), call(true)).expect("open");
     assert!(pending.answer(response(two.id(), "b")) && pending.answer(response(one.id(), "a")));
     assert!(!pending.answer(response(two.id(), "again")) && !pending.answer(response(99, "unknown")));
     assert_eq!(one.answer().await, Ok(Ok(Raw::of("a"))));
@@ -44,9 +44,9 @@ async fn answers_find_their_requests_in_any_order() {
 #[test]
 fn a_request_given_up_is_forgotten_and_cancelled_only_when_the_server_has_it() {
     let (pending, cancelled) = table();
-    let unwritten = pending.open(&Outlet::none(), call(true)).expect("open");
-    let written = pending.open(&Outlet::none(), call(true)).expect("open");
-    let handshake = pending.open(&Outlet::none(), Purpose::Handshake).expect("open");
+    let unwritten = pending.open(&EventSender::none(), call(true)).expect("open");
+    let written = pending.open(&EventSender::none(), call(true)).expect("open");
+    let handshake = pending.open(&EventSender::none(), Purpose::Handshake).expect("open");
     let unwritten_id = unwritten.id();
     assert!(pending.begin_writing(written.id()) && pending.begin_writing(handshake.id()));
     let expected = written.id();
@@ -59,14 +59,14 @@ fn a_request_given_up_is_forgotten_and_cancelled_only_when_the_server_has_it() {
 #[tokio::test]
 async fn the_end_of_the_channel_tells_each_request_what_is_true_of_it() {
     let (pending, cancelled) = table();
-    let mut written = pending.open(&Outlet::none(), call(true)).expect("open");
-    let mut waiting = pending.open(&Outlet::none(), call(true)).expect("open");
+    let mut written = pending.open(&EventSender::none(), call(true)).expect("open");
+    let mut waiting = pending.open(&EventSender::none(), call(true)).expect("open");
     pending.begin_writing(written.id());
     pending.end("it fell over");
     let reason = "it fell over".to_owned();
     assert_eq!(written.answer().await, Err(Error::Lost { reason: reason.clone() }));
     assert_eq!(waiting.answer().await, Err(Error::NotSent { reason: reason.clone() }));
-    let late = pending.open(&Outlet::none(), call(true)).err();
+    let late = pending.open(&EventSender::none(), call(true)).err();
     assert_eq!(late, Some(Error::NotSent { reason }));
     drop((written, waiting));
     assert!(cancelled.lock().expect("lock").is_empty(), "there is nobody left to tell");
@@ -76,8 +76,8 @@ async fn the_end_of_the_channel_tells_each_request_what_is_true_of_it() {
 async fn an_answer_without_an_id_belongs_to_the_only_request() {
     let (pending, _) = table();
     let nameless = || Response { id: None, reply: Err(ErrorObject::new(-32700, "what?")) };
-    let mut one = pending.open(&Outlet::none(), call(true)).expect("open");
-    let two = pending.open(&Outlet::none(), call(true)).expect("open");
+    let mut one = pending.open(&EventSender::none(), call(true)).expect("open");
+    let two = pending.open(&EventSender::none(), call(true)).expect("open");
     assert!(!pending.answer(nameless()), "it could be either");
     drop(two);
     assert!(pending.answer(nameless()));
@@ -87,18 +87,18 @@ async fn an_answer_without_an_id_belongs_to_the_only_request() {
 #[test]
 fn progress_goes_to_the_call_with_the_token_and_log_lines_to_a_call_that_is_alone() {
     let (pending, _) = table();
-    let (outlet, mut reader) = Outlet::new(4);
-    let listen = pending.open(&Outlet::none(), Purpose::Listen).expect("open");
+    let (event_sender, mut reader) = EventSender::new(4);
+    let listen = pending.open(&EventSender::none(), Purpose::Listen).expect("open");
     let list = Purpose::of(&Call::of_gateway(method::TOOLS_LIST, None));
-    let _list = pending.open(&Outlet::none(), list).expect("open");
-    let one = pending.open(&outlet, call(true)).expect("open");
+    let _list = pending.open(&EventSender::none(), list).expect("open");
+    let one = pending.open(&event_sender, call(true)).expect("open");
     let log = || notification(method::LOG_MESSAGE, &json!({"data": "x"}));
     let progress = |token| notification(method::PROGRESS, &json!({"progressToken": token, "progress": 1}));
     assert_eq!(pending.notify(log()), Relevance::Notice, "the server does not have the call yet");
     assert!(pending.begin_writing(one.id()));
     assert_eq!([pending.notify(log()), pending.notify(progress(one.id()))], [Relevance::Wanted; 2]);
     assert_eq!([pending.notify(progress(listen.id())), pending.notify(progress(99))], [Relevance::Junk; 2]);
-    let mute = pending.open(&outlet, call(false)).expect("open");
+    let mute = pending.open(&event_sender, call(false)).expect("open");
     assert!(pending.begin_writing(mute.id()));
     assert_eq!(pending.notify(progress(mute.id())), Relevance::Junk, "it asked for none");
     assert_eq!(pending.notify(log()), Relevance::Wanted, "it could be of either call");
@@ -134,7 +134,7 @@ async fn an_answer_that_is_too_long_still_ends_its_request() {
         assert_eq!(id_in(&clip(&text)), expected, "{}", &text[..40]);
     }
     let (pending, _) = table();
-    let mut ticket = pending.open(&Outlet::none(), call(true)).expect("open");
+    let mut ticket = pending.open(&EventSender::none(), call(true)).expect("open");
     assert!(pending.answer_too_long(&clip(&format!(r#"{{"id":1,"result":"{long}"}}"#)), 16));
     assert_eq!(ticket.answer().await, Err(Error::TooLarge { limit: 16 }));
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::flood_guard::Relevance;
 use super::pending::{Attribution, Recipient};
-use crate::connection::{ANSWER_LIMIT, Answer, Hold, Outlet, Owner, ServerRequests};
+use crate::connection::{ANSWER_LIMIT, Answer, EventSender, Hold, Owner, ServerRequests};
 use crate::session_affinity::OpenRequest;
 use json::Raw;
 use protocol::abilities::Abilities;
@@ -128,10 +128,10 @@ impl Questions {
         relevance
     }
 
-    /// Whether `said` withdraws a server request. If so, the client is notified.
-    pub(super) fn is_withdrawn_by(&self, said: &Notification) -> bool {
-        let named = || RequestId::from_raw(said.params.as_ref()?.get("requestId")?);
-        let Some(id) = (said.method == method::CANCELLED).then(named).flatten() else { return false };
+    /// Whether `error_text` withdraws a server request. If so, the client is notified.
+    pub(super) fn is_withdrawn_by(&self, notification: &Notification) -> bool {
+        let named = || RequestId::from_raw(notification.params.as_ref()?.get("requestId")?);
+        let Some(id) = (notification.method == method::CANCELLED).then(named).flatten() else { return false };
         let open = self.0.lock().open.remove(&id);
         open.inspect(|open| open.withdrawn.cancel()).is_some()
     }
@@ -258,17 +258,17 @@ enum Put {
 fn ask(server: &Arc<str>, request: &Request, attribute: Attribution) -> Put {
     let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
     match attribute {
-        Attribution::Of(Recipient { outlet, owner, capabilities, over, beside, open }) => {
+        Attribution::Of(Recipient { event_sender, owner, capabilities, over, beside, open }) => {
             let params = request.params.clone();
             if !Abilities::of(&capabilities).allows(&request.method, params.as_ref()) {
                 let text = format!("the client cannot be asked \"{}\"", shown(&request.method));
                 return refused(code::METHOD_NOT_FOUND, &text);
             }
-            let holds = beside.iter().filter_map(Outlet::hold).collect();
-            let answer = outlet.ask_for(Some(Arc::clone(server)), request.method.clone(), params);
+            let holds = beside.iter().filter_map(EventSender::hold).collect();
+            let answer = event_sender.ask_for(Some(Arc::clone(server)), request.method.clone(), params);
             Put::Asked { answer, owner, over, holds, open }
         }
-        Attribution::OfTheNext(begun, open) => Put::Waits(begun, open),
+        Attribution::OfNextCall(started, open) => Put::Waits(started, open),
         Attribution::Nobodys => refused(
             code::CONNECTION_CLOSED,
             "the client cannot be asked: no call is open here that the request could belong to",
@@ -294,9 +294,9 @@ async fn follow(
                 *counted = open;
                 (answer, owner, over, holds)
             }
-            Put::Waits(mut begun, open) => {
+            Put::Waits(mut started, open) => {
                 *counted = open;
-                if !matches!(timeout(ANSWER_LIMIT, begun.changed()).await, Ok(Ok(()))) {
+                if !matches!(timeout(ANSWER_LIMIT, started.changed()).await, Ok(Ok(()))) {
                     return Err(unanswered("no call began on which its client could be asked"));
                 }
                 put = ask(server, request, attribute(None));
@@ -313,8 +313,8 @@ async fn follow(
             () = over.cancelled() => {}
         }
         put = match attribute(Some(owner)) {
-            Attribution::Of(asked) => ask(server, request, Attribution::Of(asked)),
-            Attribution::OfTheNext(begun, open) => Put::Waits(begun, open),
+            Attribution::Of(recipient) => ask(server, request, Attribution::Of(recipient)),
+            Attribution::OfNextCall(started, open) => Put::Waits(started, open),
             Attribution::Nobodys | Attribution::Unclear => {
                 return Err(unanswered("the call ended before its client answered"));
             }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::super::pending::{Pending, Purpose, RequestTicket};
 use super::*;
-use crate::connection::{Call, CallEvent, Inlet, Outlet, Question};
+use crate::connection::{Call, CallEvent, EventReceiver, EventSender, Question};
 use crate::session_affinity::Affinity;
 use runtime::memory::budget;
 
@@ -31,17 +31,17 @@ impl Channel {
     }
 
     /// Opens a call of `owner`, whose client supports forms.
-    fn call(&self, owner: Owner) -> (RequestTicket, Inlet) {
+    fn call(&self, owner: Owner) -> (RequestTicket, EventReceiver) {
         self.call_with(owner, &json!({"elicitation": {}}))
     }
 
-    fn call_with(&self, owner: Owner, capabilities: &serde_json::Value) -> (RequestTicket, Inlet) {
-        let (outlet, inlet) = Outlet::new(8);
+    fn call_with(&self, owner: Owner, capabilities: &serde_json::Value) -> (RequestTicket, EventReceiver) {
+        let (event_sender, receiver) = EventSender::new(8);
         let mut call = Call { owner, ..Call::of_gateway(method::TOOLS_CALL, None) };
         call.sender.capabilities = Raw::of(capabilities);
-        let ticket = self.pending.open(&outlet, Purpose::of(&call)).expect("open");
+        let ticket = self.pending.open(&event_sender, Purpose::of(&call)).expect("open");
         assert!(self.pending.begin_writing(ticket.id()));
-        (ticket, inlet)
+        (ticket, receiver)
     }
 
     /// Sends a server request that does not name its call.
@@ -70,8 +70,8 @@ fn request(id: u64, method: &str) -> Request {
     Request { id: RequestId::from_u64(id), method: method.into(), params }
 }
 
-async fn question(inlet: &mut Inlet) -> Question {
-    match inlet.recv().await {
+async fn question(receiver: &mut EventReceiver) -> Question {
+    match receiver.recv().await {
         Some(CallEvent::Question(question)) => question,
         other => panic!("a question, not {other:?}"),
     }
@@ -87,15 +87,15 @@ const ACCEPTED: &str = r#"{"action":"accept"}"#;
 async fn a_question_goes_to_the_only_owner_and_its_answer_back_under_the_servers_id() {
     let mut channel = Channel::new();
     let owner = Owner::new();
-    let (_oldest, mut inlet) = channel.call(owner);
+    let (_oldest, mut receiver) = channel.call(owner);
     let (_newer, _silent) = channel.call(owner);
-    let _upkeep = channel.pending.open(&Outlet::none(), Purpose::Upkeep).expect("open");
+    let _upkeep = channel.pending.open(&EventSender::none(), Purpose::Upkeep).expect("open");
     channel.ask(40, method::PING);
     assert_eq!(channel.answer().await, (40, Ok("{}".into())));
     channel.ask(41, method::ELICITATION_CREATE);
-    let asked = question(&mut inlet).await;
-    assert_eq!(asked.params.as_ref().map(Raw::as_str), Some(r#"{"message":"?"}"#));
-    accept(asked);
+    let request = question(&mut receiver).await;
+    assert_eq!(request.params.as_ref().map(Raw::as_str), Some(r#"{"message":"?"}"#));
+    accept(request);
     assert_eq!(channel.answer().await, (41, Ok(ACCEPTED.into())));
     assert!(channel.tasks.wait(Duration::from_secs(1)).await);
     assert_eq!(channel.questions.count(), 0);
@@ -105,10 +105,12 @@ async fn a_question_goes_to_the_only_owner_and_its_answer_back_under_the_servers
 async fn a_large_answer_is_charged_until_it_was_sent() {
     const SIZE: usize = 8 << 20;
     let mut channel = Channel::new();
-    let (_call, mut inlet) = channel.call(Owner::new());
+    let (_call, mut receiver) = channel.call(Owner::new());
     channel.ask(1, method::ELICITATION_CREATE);
     let text = "x".repeat(SIZE);
-    question(&mut inlet).await.answer(Ok(Raw::of(&json!({"action": "accept", "content": {"text": text}}))));
+    question(&mut receiver)
+        .await
+        .answer(Ok(Raw::of(&json!({"action": "accept", "content": {"text": text}}))));
     let posted = channel.posted.recv().await.expect("an answer");
     assert!(posted.len() > SIZE && budget().usage().used >= SIZE);
     drop(posted);
@@ -116,7 +118,7 @@ async fn a_large_answer_is_charged_until_it_was_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_what_may_be_somebody_elses() {
+async fn server_request_of_unknown_owner_is_sent_to_nobody() {
     let mut channel = Channel::new();
     channel.ask(1, method::ELICITATION_CREATE);
     assert_eq!(channel.answer().await, (1, Err(code::CONNECTION_CLOSED)), "no call is open");
@@ -147,13 +149,13 @@ async fn nobody_is_asked_what_may_be_somebody_elses() {
 #[tokio::test(start_paused = true)]
 async fn a_client_is_asked_only_what_it_declared() {
     let mut channel = Channel::new();
-    let (_call, mut inlet) = channel.call_with(Owner::new(), &json!({"sampling": {}}));
+    let (_call, mut receiver) = channel.call_with(Owner::new(), &json!({"sampling": {}}));
     for (id, name) in [(1, method::ROOTS_LIST), (2, method::ELICITATION_CREATE), (3, "server/knows\n")] {
         channel.ask(id, name);
         assert_eq!(channel.answer().await, (id, Err(code::METHOD_NOT_FOUND)), "{name}");
     }
     channel.ask(4, method::SAMPLING_CREATE_MESSAGE);
-    accept(question(&mut inlet).await);
+    accept(question(&mut receiver).await);
     assert_eq!(channel.answer().await, (4, Ok(ACCEPTED.into())));
 }
 
@@ -164,9 +166,9 @@ async fn a_question_ends_with_its_call_or_goes_on_with_another_of_the_same_owner
     let (short, mut first) = channel.call(owner);
     let (long, mut second) = channel.call(owner);
     channel.ask(1, method::ELICITATION_CREATE);
-    let mut asked = question(&mut first).await;
+    let mut request = question(&mut first).await;
     short.done();
-    asked.withdrawn().await;
+    request.withdrawn().await;
     let mut again = question(&mut second).await;
     drop(long);
     again.withdrawn().await;
@@ -176,18 +178,18 @@ async fn a_question_ends_with_its_call_or_goes_on_with_another_of_the_same_owner
 #[tokio::test(start_paused = true)]
 async fn either_side_may_let_go_of_a_question() {
     let mut channel = Channel::new();
-    let (_call, mut inlet) = channel.call(Owner::new());
+    let (_call, mut receiver) = channel.call(Owner::new());
     channel.ask(1, method::ELICITATION_CREATE);
-    let mut asked = question(&mut inlet).await;
+    let mut request = question(&mut receiver).await;
     let cancel = |id: u64| Notification {
         method: method::CANCELLED.into(),
         params: Some(Raw::of(&json!({"requestId": id}))),
     };
     assert!(!channel.questions.is_withdrawn_by(&cancel(9)), "that is no question");
     assert!(channel.questions.is_withdrawn_by(&cancel(1)));
-    asked.withdrawn().await;
+    request.withdrawn().await;
     channel.ask(2, method::ELICITATION_CREATE);
-    drop(question(&mut inlet).await);
+    drop(question(&mut receiver).await);
     assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)), "and none for the first");
     assert!(channel.tasks.wait(Duration::from_secs(1)).await);
 }
@@ -195,12 +197,12 @@ async fn either_side_may_let_go_of_a_question() {
 #[tokio::test(start_paused = true)]
 async fn a_question_that_is_repeated_is_asked_once_and_too_many_are_dropped() {
     let mut channel = Channel::new();
-    let (_call, mut inlet) = channel.call(Owner::new());
+    let (_call, mut receiver) = channel.call(Owner::new());
     channel.ask(1, method::ELICITATION_CREATE);
     channel.ask(1, method::ELICITATION_CREATE);
-    accept(question(&mut inlet).await);
+    accept(question(&mut receiver).await);
     assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
-    assert!(inlet.try_recv().is_err());
+    assert!(receiver.try_recv().is_err());
     // No task runs here, so all stay open.
     for id in 0..300 {
         channel.ask(id, method::PING);
@@ -252,7 +254,7 @@ async fn so_many_bytes_of_questions_are_open_and_a_single_one_is_always_taken() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_of_a_question_is_the_question_alone() {
+async fn stored_server_request_holds_only_its_own_bytes() {
     let channel = Channel::new();
     let message = long_message(1, 1000);
     let request = request_in(&message);
@@ -286,20 +288,20 @@ async fn a_flood_of_questions_is_a_bounded_number_of_log_lines() {
 async fn a_request_that_nobody_answers_gives_way_after_a_minute_if_others_wait() {
     let mut channel = Channel::new();
     let count = u64::try_from(MAX_OPEN).expect("few");
-    let mut asked = Vec::new();
+    let mut request = Vec::new();
     for id in 0..count {
-        let (call, mut inlet) = channel.call(Owner::new());
+        let (call, mut receiver) = channel.call(Owner::new());
         channel.ask_on(&call, id);
-        asked.push((question(&mut inlet).await, call, inlet));
+        request.push((question(&mut receiver).await, call, receiver));
         tokio::time::advance(Duration::from_millis(1)).await;
     }
-    let (call, mut inlet) = channel.call(Owner::new());
+    let (call, mut receiver) = channel.call(Owner::new());
     channel.ask_on(&call, count);
     assert_eq!(channel.questions.count(), MAX_OPEN);
-    assert!(inlet.try_recv().is_err(), "dropped: the others may still be answered");
+    assert!(receiver.try_recv().is_err(), "dropped: the others may still be answered");
     tokio::time::advance(ANSWER_LIMIT).await;
     channel.ask_on(&call, count + 1);
-    accept(question(&mut inlet).await);
+    accept(question(&mut receiver).await);
     assert_eq!(channel.answer().await, (0, Err(code::CONNECTION_CLOSED)), "the oldest");
     assert_eq!(channel.answer().await, (count + 1, Ok(ACCEPTED.into())));
 }
@@ -307,10 +309,10 @@ async fn a_request_that_nobody_answers_gives_way_after_a_minute_if_others_wait()
 #[tokio::test(start_paused = true)]
 async fn on_a_private_connection_a_question_waits_for_the_first_call() {
     let mut channel = Channel::new();
-    channel.pending.be_private(Affinity::session());
+    channel.pending.open_own_session(Affinity::session());
     channel.ask(1, method::ROOTS_LIST);
-    let (call, mut inlet) = channel.call_with(Owner::new(), &json!({"roots": {}}));
-    accept(question(&mut inlet).await);
+    let (call, mut receiver) = channel.call_with(Owner::new(), &json!({"roots": {}}));
+    accept(question(&mut receiver).await);
     assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
     drop(call);
     channel.ask(2, method::ROOTS_LIST);
@@ -321,20 +323,20 @@ async fn on_a_private_connection_a_question_waits_for_the_first_call() {
 async fn no_clock_runs_that_may_be_of_the_call_that_asks() {
     let channel = Channel::new();
     let owner = Owner::new();
-    let (_oldest, mut inlet) = channel.call(owner);
-    let (outlet, _silent) = Outlet::new(8);
+    let (_oldest, mut receiver) = channel.call(owner);
+    let (event_sender, _silent) = EventSender::new(8);
     let call = Call { owner, ..Call::of_gateway(method::TOOLS_CALL, None) };
-    let asks = channel.pending.open(&outlet, Purpose::of(&call)).expect("open");
+    let asks = channel.pending.open(&event_sender, Purpose::of(&call)).expect("open");
     assert!(channel.pending.begin_writing(asks.id()));
     channel.ask(1, method::ELICITATION_CREATE);
     let people = async {
-        let asked = question(&mut inlet).await;
+        let request = question(&mut receiver).await;
         tokio::time::sleep(Duration::from_mins(5)).await;
-        accept(asked);
+        accept(request);
     };
-    let begun = tokio::time::Instant::now();
-    tokio::join!(people, outlet.expired(begun + Duration::from_secs(10)));
-    assert_eq!(begun.elapsed().as_secs(), 310);
+    let started = tokio::time::Instant::now();
+    tokio::join!(people, event_sender.expired(started + Duration::from_secs(10)));
+    assert_eq!(started.elapsed().as_secs(), 310);
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,7 +344,7 @@ async fn however_many_calls_were_cancelled_none_of_them_asks_somebody_else() {
     for (is_anothers, expected) in [(false, Ok(ACCEPTED.into())), (true, Err(code::CONNECTION_CLOSED))] {
         let mut channel = Channel::new();
         let (owner, hasty) = (Owner::new(), Owner::new());
-        let (_call, mut inlet) = channel.call(owner);
+        let (_call, mut receiver) = channel.call(owner);
         let cancelled: Vec<u64> = (0..1024).map(|_| channel.call(hasty).0.id()).collect();
         if is_anothers {
             drop(channel.call(hasty)); // more than are kept
@@ -354,17 +356,17 @@ async fn however_many_calls_were_cancelled_none_of_them_asks_somebody_else() {
         drop(channel.call(owner));
         channel.ask(1, method::ELICITATION_CREATE);
         if !is_anothers {
-            accept(question(&mut inlet).await);
+            accept(question(&mut receiver).await);
         }
         assert_eq!(channel.answer().await, (1, expected));
-        assert!(inlet.try_recv().is_err());
+        assert!(receiver.try_recv().is_err());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn oldest_request_gives_way_after_a_minute_without_an_answer() {
     let mut channel = Channel::new();
-    let (_call, _inlet) = channel.call(Owner::new());
+    let (_call, _receiver) = channel.call(Owner::new());
     channel.ask(1, method::ELICITATION_CREATE);
     tokio::time::sleep(Duration::from_secs(30)).await;
     channel.ask(2, method::ELICITATION_CREATE);

@@ -28,7 +28,7 @@ use crate::ServerContext;
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
 use crate::connection::{
-    Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, ServerRequests, Sockets,
+    Call, Connection, Connector, Dialect, EventSender, Events, RequestFuture, ServerRequests, Sockets,
 };
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
@@ -145,11 +145,11 @@ pub(super) async fn open(
     let ending = Ending(link);
     let sender = dialect.sender();
     if let Some(client) = dialect.client {
-        ending.0.pending.be_private(client);
+        ending.0.pending.open_own_session(client);
     }
     let reply = handshake::negotiate(&sender, |params| ending.0.initialize(params)).await?;
     let peer = handshake::initialized(reply)?;
-    ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
+    ending.0.notify(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
     Ok(Arc::new(SseConnection { peer, ending }))
 }
 
@@ -194,7 +194,7 @@ impl SseLink {
     /// Sends the request that `compose` makes with its id, and waits for the answer on the stream.
     async fn exchange(
         &self,
-        outlet: &Outlet,
+        event_sender: &EventSender,
         purpose: Purpose,
         once: bool,
         compose: impl Fn(u64) -> Result<RequestBody, Error>,
@@ -203,7 +203,7 @@ impl SseLink {
             let bare = Error::NotSent { reason: self.closing.reason() };
             return Err(if self.is_lost.load(Ordering::Relaxed) { session_ended(bare) } else { bare });
         }
-        let mut ticket = self.pending.open(outlet, purpose)?;
+        let mut ticket = self.pending.open(event_sender, purpose)?;
         let id = ticket.id();
         self.pending.begin_writing(id);
         let error = tokio::select! {
@@ -256,10 +256,10 @@ impl SseLink {
     async fn initialize(&self, params: Raw) -> Result<Reply, Error> {
         let call = Call::of_gateway(method::INITIALIZE, Some(params));
         let compose = |id| compose(&call, id, Era::Legacy, None);
-        self.exchange(&Outlet::none(), Purpose::Handshake, false, compose).await
+        self.exchange(&EventSender::none(), Purpose::Handshake, false, compose).await
     }
 
-    async fn tell(&self, notification: &Notification) -> Result<(), Error> {
+    async fn notify(&self, notification: &Notification) -> Result<(), Error> {
         self.post(|| Ok(notification.encode().into()), true).await
     }
 
@@ -320,10 +320,14 @@ impl SseLink {
                     Relevance::Junk
                 }
             }
-            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Relevance::Wanted,
-            Ok(Message::Notification(said)) => inbound::sort(said, events, |said| self.pending.notify(said)),
+            Ok(Message::Notification(notification)) if self.questions.is_withdrawn_by(&notification) => {
+                Relevance::Wanted
+            }
+            Ok(Message::Notification(notification)) => {
+                inbound::sort(notification, events, |notification| self.pending.notify(notification))
+            }
             Ok(Message::Request(request)) => {
-                inbound::note(&request, events);
+                inbound::record(&request, events);
                 let pending = Arc::clone(&self.pending);
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
@@ -365,16 +369,16 @@ impl Connection for SseConnection {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
         let compose = |id| compose(call, id, Era::Legacy, None);
         let exchange =
-            self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose);
+            self.ending.0.exchange(event_sender, Purpose::of(call), !call.effect.is_repeatable(), compose);
         exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 
-    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+    fn notify<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         // If delivery fails, the connection is about to end.
-        async move { drop(self.ending.0.tell(notification).await) }.boxed()
+        async move { drop(self.ending.0.notify(notification).await) }.boxed()
     }
 
     fn server_requests(&self) -> Option<&dyn ServerRequests> {

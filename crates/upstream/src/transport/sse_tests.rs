@@ -79,7 +79,7 @@ fn call(name: &str) -> Call {
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
-    Ok(connection.request(&call(name), &Outlet::none()).await?.collect().await?.expect("a result"))
+    Ok(connection.request(&call(name), &EventSender::none()).await?.collect().await?.expect("a result"))
 }
 
 #[tokio::test]
@@ -98,10 +98,10 @@ async fn requests_are_posted_and_answered_on_the_stream() {
     ];
     let mut bench = Bench::new(then).await;
     let (connection, mut events) = bench.connect().await;
-    let (outlet, mut reader) = Outlet::new(8);
+    let (event_sender, mut reader) = EventSender::new(8);
     let call = call("a");
     let (two, three, ()) = tokio::join!(
-        connection.request(&call, &outlet),
+        connection.request(&call, &event_sender),
         async {
             bench.server.saw(1, |seen| seen.has("tools/call")).await;
             ask(&connection, "b").await
@@ -131,7 +131,7 @@ async fn the_end_of_the_stream_ends_every_call() {
         let (one, two, ()) = tokio::join!(ask(&connection, "a"), ask(&connection, "b"), bench.go_on_after(2));
         for outcome in [one, two] {
             assert!(
-                matches!(&outcome, Err(Error::Lost { reason: said }) if said.contains(reason)),
+                matches!(&outcome, Err(Error::Lost { reason: text }) if text.contains(reason)),
                 "{outcome:?}"
             );
         }

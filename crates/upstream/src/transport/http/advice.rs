@@ -29,14 +29,14 @@ pub(super) struct Challenge(Mutex<Option<String>>);
 
 impl Challenge {
     /// Records the challenge of a 401.
-    pub(super) fn note(&self, status: StatusCode, headers: &HeaderMap) {
+    pub(super) fn record(&self, status: StatusCode, headers: &HeaderMap) {
         if status != StatusCode::UNAUTHORIZED {
             return;
         }
-        let asked: Vec<_> =
+        let challenge_text: Vec<_> =
             headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|v| v.to_str().ok()).collect();
-        let asked = (!asked.is_empty()).then(|| shown(&asked.join(", ")));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+        let challenge_text = (!challenge_text.is_empty()).then(|| shown(&challenge_text.join(", ")));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = challenge_text;
     }
 
     fn get(&self) -> Option<String> {
@@ -48,9 +48,10 @@ impl Challenge {
 pub(super) fn advise(error: Error, (url, has_proxy): (&Url, bool), challenge: &Challenge) -> Error {
     match error {
         Error::AuthFailed { reason } if reason.starts_with("HTTP 401") => {
-            let asked =
-                challenge.get().map_or_else(String::new, |asked| format!(", WWW-Authenticate: {asked}"));
-            Error::AuthFailed { reason: format!("{reason}{asked}; {LOGIN}") }
+            let challenge_text = challenge
+                .get()
+                .map_or_else(String::new, |challenge_text| format!(", WWW-Authenticate: {challenge_text}"));
+            Error::AuthFailed { reason: format!("{reason}{challenge_text}; {LOGIN}") }
         }
         // Common SDKs send 421 for a host that is not in their list.
         Error::Status { status: status @ 421, detail, .. } => {
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn advice_fits_the_reason() {
         let proxy = Some("HTTPS_PROXY");
-        for (reason, is_tls, proxy, wanted) in [
+        for (reason, is_tls, proxy, expected) in [
             ("received corrupt message of type InvalidContentType", true, None, "`http://`"),
             ("invalid HTTP version parsed", false, None, "`https://`"),
             ("the server refused initialize: Invalid Host: gw (-32000)", false, None, "Host: localhost"),
@@ -108,7 +109,10 @@ mod tests {
             ("the server refused initialize: no (-32000)", true, proxy, ""),
         ] {
             let advice = advice_for(reason, is_tls, proxy);
-            assert!(advice.contains(wanted) && advice.is_empty() == wanted.is_empty(), "{reason}: {advice}");
+            assert!(
+                advice.contains(expected) && advice.is_empty() == expected.is_empty(),
+                "{reason}: {advice}"
+            );
         }
     }
 }

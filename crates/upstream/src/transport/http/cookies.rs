@@ -29,17 +29,17 @@ pub(in super::super) struct Cookies {
     /// Whether any are kept. It is read for each request.
     has_any: AtomicBool,
     /// The oldest first.
-    kept: Mutex<Vec<KeptCookie>>,
+    cookies: Mutex<Vec<StoredCookie>>,
 }
 
-struct KeptCookie {
+struct StoredCookie {
     name: String,
     value: String,
     path: String,
     ends: Option<SystemTime>,
 }
 
-impl KeptCookie {
+impl StoredCookie {
     const fn bytes(&self) -> usize {
         self.name.len() + self.value.len() + self.path.len()
     }
@@ -53,7 +53,7 @@ impl Cookies {
             _ => String::new(),
         };
         let is_secure = url.scheme() == "https";
-        Self { host, is_secure, has_any: AtomicBool::new(false), kept: Mutex::default() }
+        Self { host, is_secure, has_any: AtomicBool::new(false), cookies: Mutex::default() }
     }
 
     /// Adds the cookies for a request to `path` to its headers. The configured ones come first.
@@ -62,10 +62,10 @@ impl Cookies {
             return;
         }
         let now = SystemTime::now();
-        let mut kept = self.lock();
-        kept.retain(|cookie| cookie.ends.is_none_or(|ends| ends > now));
-        let mut fitting: Vec<&KeptCookie> =
-            kept.iter().filter(|cookie| is_below(path, &cookie.path)).collect();
+        let mut cookies = self.lock();
+        cookies.retain(|cookie| cookie.ends.is_none_or(|ends| ends > now));
+        let mut fitting: Vec<&StoredCookie> =
+            cookies.iter().filter(|cookie| is_below(path, &cookie.path)).collect();
         // Those with longer paths come first (section 5.4).
         fitting.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         let own = fitting.iter().map(|cookie| format!("{}={}", cookie.name, cookie.value));
@@ -104,21 +104,21 @@ impl Cookies {
             (None, None) => None,
         };
         let path = cookie.path().filter(|path| path.starts_with('/')).unwrap_or(folder_of(path));
-        let new = KeptCookie {
+        let new = StoredCookie {
             name: cookie.name().to_owned(),
             value: cookie.value().to_owned(),
             path: path.to_owned(),
             ends,
         };
-        let mut kept = self.lock();
-        kept.retain(|old| (&old.name, &old.path) != (&new.name, &new.path));
+        let mut cookies = self.lock();
+        cookies.retain(|old| (&old.name, &old.path) != (&new.name, &new.path));
         if new.ends.is_none_or(|ends| ends > now) {
-            kept.push(new);
+            cookies.push(new);
         }
-        while kept.len() > MOST || kept.iter().map(KeptCookie::bytes).sum::<usize>() > MOST_BYTES {
-            kept.remove(0);
+        while cookies.len() > MOST || cookies.iter().map(StoredCookie::bytes).sum::<usize>() > MOST_BYTES {
+            cookies.remove(0);
         }
-        self.has_any.store(!kept.is_empty(), Ordering::Relaxed);
+        self.has_any.store(!cookies.is_empty(), Ordering::Relaxed);
     }
 
     /// Whether the host of the server is `domain` or below it.
@@ -129,8 +129,8 @@ impl Cookies {
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.') && domain.contains('.'))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<KeptCookie>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<StoredCookie>> {
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
         assert!(sent(&many, "/").contains("c999=x"));
         let large = cookies("https://h.example/");
         (0..100).for_each(|at| set(&large, &format!("c{at}={}; Path=/", "x".repeat(3_000))));
-        assert!(large.lock().iter().map(KeptCookie::bytes).sum::<usize>() <= MOST_BYTES);
+        assert!(large.lock().iter().map(StoredCookie::bytes).sum::<usize>() <= MOST_BYTES);
         set(&large, &format!("huge={}; Path=/", "x".repeat(LONGEST)));
         assert!(!sent(&large, "/").contains("huge"));
     }

@@ -269,8 +269,8 @@ impl HttpClient {
             }
         };
         if !answer.status().is_success() {
-            self.challenge.note(answer.status(), answer.headers());
-            self.place.note(answer.status(), answer.headers());
+            self.challenge.record(answer.status(), answer.headers());
+            self.place.record(answer.status(), answer.headers());
         }
         Ok(answer)
     }

@@ -85,7 +85,7 @@ impl Place {
     }
 
     /// Notes an answer that is no success.
-    pub(super) fn note(&self, status: StatusCode, headers: &HeaderMap) {
+    pub(super) fn record(&self, status: StatusCode, headers: &HeaderMap) {
         let target = headers.get(LOCATION).filter(|_| status.is_redirection());
         let target =
             target.and_then(|target| target.to_str().ok()).filter(|target| target.len() <= MAX_TARGET);

@@ -138,7 +138,7 @@ async fn a_redirected_request_is_sent_again_and_a_permanent_target_is_kept() {
 
 #[tokio::test]
 async fn an_error_says_what_its_body_says() {
-    for (status, kind, body, said) in [
+    for (status, kind, body, text) in [
         (429, "application/json", r#"{"error":{"message":"quota used"}}"#, ": quota used"),
         (
             503,
@@ -155,6 +155,6 @@ async fn an_error_says_what_its_body_says() {
         let head = client.post(&client.endpoint().path, &HeaderMap::new());
         let answer = client.send(|| Ok((head.clone(), Bytes::new().into())), true).await.expect("an answer");
         let error = client.refusal(answer).await;
-        assert_eq!(error.to_string(), format!("the server answered HTTP {status}{said}"));
+        assert_eq!(error.to_string(), format!("the server answered HTTP {status}{text}"));
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Pending, PendingRequest, PendingTable, Purpose};
-use crate::connection::{Outlet, Owner};
+use crate::connection::{EventSender, Owner};
 use crate::session_affinity::{Affinity, OpenRequest};
 use crate::state_signs::StateSigns;
 use crate::transport::flood_guard::Relevance;
@@ -22,7 +22,7 @@ pub(in crate::transport) enum Attribution {
     /// It belongs to this call.
     Of(Recipient),
     /// It belongs to the next call that begins, because all calls belong to one client. Counted as open until then.
-    OfTheNext(watch::Receiver<u64>, Option<OpenRequest>),
+    OfNextCall(watch::Receiver<u64>, Option<OpenRequest>),
     /// It belongs to no open call.
     Nobodys,
     /// Calls of several clients are open, and it may belong to any of them.
@@ -32,7 +32,7 @@ pub(in crate::transport) enum Attribution {
 /// A call whose client can receive a server request.
 pub(in crate::transport) struct Recipient {
     /// The outlet of the call.
-    pub(in crate::transport) outlet: Outlet,
+    pub(in crate::transport) event_sender: EventSender,
     /// The owner of the call.
     pub(in crate::transport) owner: Owner,
     /// Capabilities that the client declared.
@@ -40,7 +40,7 @@ pub(in crate::transport) struct Recipient {
     /// Cancelled when the call has ended.
     pub(in crate::transport) over: CancellationToken,
     /// Other calls to which the request may belong.
-    pub(in crate::transport) beside: Vec<Outlet>,
+    pub(in crate::transport) beside: Vec<EventSender>,
     /// Counts it as open, if it is sent outside of calls.
     pub(in crate::transport) open: Option<OpenRequest>,
 }
@@ -52,7 +52,7 @@ impl Pending {
         let mut table = self.lock();
         let found = match table.oldest_of_only_owner(owner) {
             Ok((_, its, _)) if owner.is_none() && !table.cancelled.are_all_of(its) => Attribution::Unclear,
-            Ok((id, ..)) => table.asked_beside_others(id),
+            Ok((id, ..)) => table.recipient_beside_others(id),
             Err(_) if !table.cancelled.is_empty() => Attribution::Unclear,
             Err(nobody) => nobody,
         };
@@ -61,7 +61,7 @@ impl Pending {
         }
         match (found, self.client.get()) {
             // The connection was made for a call, which will begin soon.
-            (Attribution::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
+            (Attribution::Nobodys, Some(client)) => Self::outside_calls(client, &self.started),
             (found, _) => found,
         }
     }
@@ -73,14 +73,14 @@ impl Pending {
 
     /// Finds the call `id` of a server request that came on the stream of that call.
     pub(in crate::transport) fn attribute_to(&self, id: u64) -> Attribution {
-        self.lock().asked(id)
+        self.lock().recipient_of(id)
     }
 
     /// Finds the outlet for a log message. A server may write messages between calls too, and with calls of several
     /// owners the receiver is unclear. That is not counted against the server.
-    pub(super) fn outlet_of_only_owner(&self) -> Result<Outlet, Relevance> {
+    pub(super) fn event_sender_of_only_owner(&self) -> Result<EventSender, Relevance> {
         match self.lock().oldest_of_only_owner(None) {
-            Ok((_, _, open)) => Ok(open.outlet.clone()),
+            Ok((_, _, open)) => Ok(open.event_sender.clone()),
             Err(Attribution::Unclear) => Err(Relevance::Wanted),
             Err(_) => Err(Relevance::Notice),
         }
@@ -91,7 +91,7 @@ impl PendingTable {
     /// The oldest call, if all calls have one owner: it is the most likely one to wait for a reply.
     fn oldest_of_only_owner(
         &self,
-        wanted: Option<Owner>,
+        required: Option<Owner>,
     ) -> Result<(u64, Owner, &PendingRequest), Attribution> {
         let mut oldest: Option<(u64, Owner, &PendingRequest)> = None;
         for (id, open) in self.open.iter().filter(|(_, open)| open.written) {
@@ -103,7 +103,7 @@ impl PendingTable {
             }
         }
         oldest
-            .filter(|(_, owner, _)| wanted.is_none_or(|wanted| wanted == *owner))
+            .filter(|(_, owner, _)| required.is_none_or(|required| required == *owner))
             .ok_or(Attribution::Nobodys)
     }
 
@@ -116,18 +116,18 @@ impl PendingTable {
         })
     }
 
-    fn asked_beside_others(&mut self, id: u64) -> Attribution {
-        match self.asked(id) {
-            Attribution::Of(asked) => Attribution::Of(Recipient { beside: self.beside(id), ..asked }),
+    fn recipient_beside_others(&mut self, id: u64) -> Attribution {
+        match self.recipient_of(id) {
+            Attribution::Of(recipient) => Attribution::Of(Recipient { beside: self.beside(id), ..recipient }),
             other => other,
         }
     }
 
-    fn asked(&mut self, id: u64) -> Attribution {
+    fn recipient_of(&mut self, id: u64) -> Attribution {
         let Some(open) = self.open.get_mut(&id) else { return Attribution::Nobodys };
         let Purpose::Call { owner, capabilities, .. } = &open.purpose else { return Attribution::Nobodys };
         Attribution::Of(Recipient {
-            outlet: open.outlet.clone(),
+            event_sender: open.event_sender.clone(),
             owner: *owner,
             capabilities: capabilities.clone(),
             over: open.over.0.get_or_insert_default().clone(),
@@ -136,7 +136,11 @@ impl PendingTable {
         })
     }
 
-    fn beside(&self, id: u64) -> Vec<Outlet> {
-        self.open.iter().filter(|(other, _)| **other != id).map(|(_, open)| open.outlet.clone()).collect()
+    fn beside(&self, id: u64) -> Vec<EventSender> {
+        self.open
+            .iter()
+            .filter(|(other, _)| **other != id)
+            .map(|(_, open)| open.event_sender.clone())
+            .collect()
     }
 }

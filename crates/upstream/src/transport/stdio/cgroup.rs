@@ -210,9 +210,9 @@ mod tests {
         }
         let groups = abandoned(folder.path());
         assert_eq!(groups.len(), 8);
-        let begun = Instant::now();
-        remove_all(groups, begun + Duration::from_millis(100));
-        eprintln!("8 groups that cannot be removed: given up after {:?}", begun.elapsed());
-        assert!(begun.elapsed() < Duration::from_millis(700), "{:?}", begun.elapsed());
+        let started = Instant::now();
+        remove_all(groups, started + Duration::from_millis(100));
+        eprintln!("8 groups that cannot be removed: given up after {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_millis(700), "{:?}", started.elapsed());
     }
 }

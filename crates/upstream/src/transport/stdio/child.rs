@@ -27,7 +27,7 @@ use crate::config::Stdio;
 use runtime::worker;
 
 /// How long a child may take to end after its input was closed, and again after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_WAIT: Duration = Duration::from_secs(2);
 
 /// A running child and its pipes.
 pub(super) struct Child {
@@ -126,9 +126,9 @@ impl Process {
     /// Ends the process, whose input must be closed already, and all its group. Returns when it is
     /// reaped.
     pub(super) async fn end(&mut self) {
-        if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_err() {
+        if tokio::time::timeout(EXIT_WAIT, self.child.wait()).await.is_err() {
             self.signal(Signal::TERM);
-            if tokio::time::timeout(PATIENCE, self.child.wait()).await.is_err() {
+            if tokio::time::timeout(EXIT_WAIT, self.child.wait()).await.is_err() {
                 self.signal(Signal::KILL);
                 if let Err(error) = self.child.wait().await {
                     tracing::error!(%error, "cannot wait for a child process");

@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn a_proxy_variable_that_is_not_passed_on_is_named_after_a_network_failure() {
         let (failed, proxy) = ("npm error code ENOTFOUND", Some("HTTPS_PROXY"));
-        let told = proxy_advice(&config("npx"), failed, proxy);
-        assert!(told.ends_with("add `pass_env: [HTTPS_PROXY]`"), "{told}");
+        let advice = proxy_advice(&config("npx"), failed, proxy);
+        assert!(advice.ends_with("add `pass_env: [HTTPS_PROXY]`"), "{advice}");
         assert_eq!(proxy_advice(&config("npx"), failed, None), "");
         assert_eq!(proxy_advice(&config("npx"), "no such module", proxy), "");
         let passed = Stdio { pass_env: vec!["HTTPS_PROXY".into()], ..config("npx") };
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn variables_for_authorities_are_named_after_a_certificate_failure() {
-        let told = |failure: &str, config: &Stdio, set: &[&str]| {
+        let advice = |failure: &str, config: &Stdio, set: &[&str]| {
             certificate_advice(config, failure, |name| set.contains(&name))
         };
         for failure in [
@@ -191,13 +191,13 @@ mod tests {
             "x509: certificate signed by unknown authority",
         ] {
             let set = ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"];
-            let some = told(failure, &config("npx"), &set);
+            let some = advice(failure, &config("npx"), &set);
             assert!(some.ends_with("`pass_env: [NODE_EXTRA_CA_CERTS, SSL_CERT_FILE]`"), "{some}");
-            assert!(told(failure, &config("npx"), &[]).contains("under `env`"), "{failure}");
+            assert!(advice(failure, &config("npx"), &[]).contains("under `env`"), "{failure}");
             let passed = Stdio { pass_env: set.map(str::to_owned).into(), ..config("npx") };
-            assert!(told(failure, &passed, &set).contains("under `env`"), "{failure}");
+            assert!(advice(failure, &passed, &set).contains("under `env`"), "{failure}");
         }
-        assert_eq!(told("no such module", &config("npx"), &["SSL_CERT_FILE"]), "");
+        assert_eq!(advice("no such module", &config("npx"), &["SSL_CERT_FILE"]), "");
     }
 
     #[test]

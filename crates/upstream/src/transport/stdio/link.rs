@@ -16,7 +16,7 @@ use super::reader::{OutputEnd, ResponseRouter, StdioReader};
 use super::signals::Signals;
 use super::stderr::{self, StderrTail};
 use crate::close_reason::Closing;
-use crate::connection::{Call, Events, Outlet};
+use crate::connection::{Call, EventSender, Events};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
 use crate::transport::pending::{Pending, Purpose};
@@ -117,25 +117,25 @@ impl StdioLink {
     /// Sends the request that `compose` makes with its id, and waits for the response.
     pub(super) async fn exchange(
         &self,
-        outlet: &Outlet,
+        event_sender: &EventSender,
         purpose: Purpose,
         compose: impl FnOnce(u64) -> Result<Bytes, Error>,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
-        self.channel.exchange(outlet, purpose, compose).await
+        self.channel.exchange(event_sender, purpose, compose).await
     }
 
     /// Sends a request that is part of connecting.
     pub(super) async fn ask(&self, method: &str, params: Option<Raw>, era: Era) -> Result<Reply, Error> {
         let call = Call::of_gateway(method, params);
-        self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose_line(&call, id, era)).await
+        self.exchange(&EventSender::none(), Purpose::Handshake, |id| compose_line(&call, id, era)).await
     }
 
     /// Marks the child as private to `client`.
-    pub(super) fn be_private(&self, client: Affinity) {
-        self.channel.pending.be_private(client);
+    pub(super) fn open_own_session(&self, client: Affinity) {
+        self.channel.pending.open_own_session(client);
     }
 
     /// Marks the child as shared by clients.
@@ -144,7 +144,7 @@ impl StdioLink {
     }
 
     /// Sends a notification.
-    pub(super) async fn tell(&self, notification: &Notification) -> Result<(), Error> {
+    pub(super) async fn notify(&self, notification: &Notification) -> Result<(), Error> {
         let sent = self.channel.send(Outgoing::Other(line(notification)), true).await;
         if sent { Ok(()) } else { Err(Error::NotSent { reason: self.closing.reason() }) }
     }
@@ -165,11 +165,11 @@ impl Drop for StdioLink {
 impl Channel {
     async fn exchange(
         &self,
-        outlet: &Outlet,
+        event_sender: &EventSender,
         purpose: Purpose,
         compose: impl FnOnce(u64) -> Result<Bytes, Error>,
     ) -> Result<Reply, Error> {
-        let mut ticket = self.pending.open(outlet, purpose)?;
+        let mut ticket = self.pending.open(event_sender, purpose)?;
         self.runtimes.note_here();
         let line = compose(ticket.id())?;
         // If nothing can be written any more, the ticket gets the reason.

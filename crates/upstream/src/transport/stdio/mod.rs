@@ -44,7 +44,7 @@ use super::http::proxy_variable;
 use super::pending::Purpose;
 use crate::config::{Config, Stdio};
 use crate::connection::{
-    Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, ServerRequests, Starting,
+    Call, Connection, Connector, Dialect, EventSender, Events, RequestFuture, ServerRequests, Starting,
 };
 use crate::dialect::Eras;
 use crate::error::Error;
@@ -192,8 +192,8 @@ impl StdioServer {
             }
             _ => {}
         }
-        let asked = Arc::clone(&link);
-        let mut probe = pin!(async move { asked.ask(method::DISCOVER, None, Era::Modern).await });
+        let probed = Arc::clone(&link);
+        let mut probe = pin!(async move { probed.ask(method::DISCOVER, None, Era::Modern).await });
         match tokio::time::timeout(PROBE_LIMIT, &mut probe).await {
             Ok(Ok(reply)) => match handshake::find(&reply) {
                 Finding::Modern(peer) => Ok(self.modern(*peer, link)),
@@ -218,7 +218,7 @@ impl StdioServer {
     }
 
     fn modern(&self, peer: Peer, link: Arc<StdioLink>) -> ToServer {
-        self.eras.note(Era::Modern, true);
+        self.eras.record(Era::Modern, true);
         ToServer { peer, link }
     }
 
@@ -234,7 +234,7 @@ impl StdioServer {
         let child = child::start(&self.stdio).await.map_err(cannot)?;
         let link = StdioLink::new(child, self, events, tail);
         match client {
-            Some(client) => link.be_private(client),
+            Some(client) => link.open_own_session(client),
             None => link.be_shared(events),
         }
         Ok(link)
@@ -242,10 +242,10 @@ impl StdioServer {
 
     /// The handshake with a legacy server.
     async fn initialize(&self, link: Arc<StdioLink>, sender: Sender) -> Result<ToServer, Error> {
-        self.eras.note(Era::Modern, false);
+        self.eras.record(Era::Modern, false);
         let server = self.greet(link, sender).await;
         match &server {
-            Ok(_) => self.eras.note(Era::Legacy, true),
+            Ok(_) => self.eras.record(Era::Legacy, true),
             Err(HandshakeFailure::Refused(_)) => self.eras.forget(),
             Err(HandshakeFailure::Other(_)) => {}
         }
@@ -263,7 +263,7 @@ impl StdioServer {
             () = passes_over => Err(HandshakeFailure::Other(handshake::refused("no answer to initialize"))),
         };
         if server.is_ok() || !is_known {
-            self.eras.note(Era::Legacy, server.is_ok());
+            self.eras.record(Era::Legacy, server.is_ok());
         }
         server.map_err(HandshakeFailure::into_error)
     }
@@ -272,7 +272,7 @@ impl StdioServer {
         let initialize = |params| link.ask(method::INITIALIZE, Some(params), Era::Legacy);
         let reply = handshake::negotiate(&sender, initialize).await?;
         let peer = handshake::initialized(reply).map_err(HandshakeFailure::Refused)?;
-        link.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
+        link.notify(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
         Ok(ToServer { peer, link })
     }
 }
@@ -328,15 +328,15 @@ impl Connection for ToServer {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
         let exchange =
-            self.link.exchange(outlet, Purpose::of(call), |id| compose_line(call, id, self.peer.era()));
+            self.link.exchange(event_sender, Purpose::of(call), |id| compose_line(call, id, self.peer.era()));
         exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 
-    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+    fn notify<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         // If delivery fails, the connection is about to end.
-        async move { drop(self.link.tell(notification).await) }.boxed()
+        async move { drop(self.link.notify(notification).await) }.boxed()
     }
 
     fn server_requests(&self) -> Option<&dyn ServerRequests> {

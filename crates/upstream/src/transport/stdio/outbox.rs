@@ -61,7 +61,7 @@ pub(super) struct Outbox {
 #[derive(Debug)]
 struct State {
     /// `None` when the child's input is closed.
-    pipe: Option<Arc<pipe::Sender>>,
+    stdin: Option<Arc<pipe::Sender>>,
     queue: VecDeque<Outgoing>,
     /// The rest of a line that the pipe accepted in part.
     rest: Bytes,
@@ -87,11 +87,11 @@ enum Written {
 }
 
 impl Outbox {
-    /// Makes the queue for `pipe`. The caller must run the first writer on its worker.
-    pub(super) fn new(pipe: pipe::Sender) -> (Self, WriterWaker) {
+    /// Makes the queue for `stdin`. The caller must run the first writer on its worker.
+    pub(super) fn new(stdin: pipe::Sender) -> (Self, WriterWaker) {
         let due = WriterWaker::default();
         let state = State {
-            pipe: Some(Arc::new(pipe)),
+            stdin: Some(Arc::new(stdin)),
             queue: VecDeque::new(),
             rest: Bytes::new(),
             is_full: false,
@@ -134,7 +134,7 @@ impl Outbox {
     /// Queues a message and wakes the writer of this worker. Returns the signal of a new writer if it `may_begin`.
     fn queue(&self, outgoing: Outgoing, may_begin: bool) -> Option<WriterWaker> {
         let mut state = self.lock();
-        state.pipe.as_ref()?;
+        state.stdin.as_ref()?;
         state.queue.push_back(outgoing);
         if state.is_full || state.is_writing {
             return None;
@@ -156,7 +156,7 @@ impl Outbox {
     /// Writes a message if none is queued before it. Returns it if the pipe accepts nothing of it.
     fn write_now(&self, pending: &Pending, outgoing: Outgoing) -> io::Result<Option<Outgoing>> {
         let state = self.lock();
-        let pipe = state.pipe.clone().ok_or(ErrorKind::BrokenPipe)?;
+        let stdin = state.stdin.clone().ok_or(ErrorKind::BrokenPipe)?;
         if state.is_writing || state.is_full || !state.rest.is_empty() || !state.queue.is_empty() {
             return Ok(Some(outgoing));
         }
@@ -167,7 +167,7 @@ impl Outbox {
         if id.is_some_and(|id| !pending.begin_writing(id)) {
             return Ok(None);
         }
-        let (mut state, written) = self.put(state, &pipe, line);
+        let (mut state, written) = self.put(state, &stdin, line);
         match written {
             Ok(written) => state.rest = line.slice(written..),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -192,12 +192,12 @@ impl Outbox {
     fn put<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
-        pipe: &pipe::Sender,
+        stdin: &pipe::Sender,
         text: &[u8],
     ) -> (MutexGuard<'s, State>, io::Result<usize>) {
         state.is_writing = true;
         drop(state);
-        let written = pipe.try_write(text);
+        let written = stdin.try_write(text);
         let mut state = self.lock();
         state.is_writing = false;
         (state, written)
@@ -205,7 +205,7 @@ impl Outbox {
 
     /// Runs the first writer: writes the queue and waits for the pipe, until writing fails.
     pub(super) async fn write(&self, pending: &Pending, due: &WriterWaker) -> io::Error {
-        let Some(pipe) = self.lock().pipe.clone() else { return ErrorKind::BrokenPipe.into() };
+        let Some(stdin) = self.lock().stdin.clone() else { return ErrorKind::BrokenPipe.into() };
         loop {
             due.notified().await;
             self.lock().is_full = false;
@@ -216,7 +216,7 @@ impl Outbox {
                     Written::Some => tokio::task::yield_now().await,
                     Written::Broken(error) => return error,
                     Written::Blocked => {
-                        if let Err(error) = pipe.writable().await {
+                        if let Err(error) = stdin.writable().await {
                             return error;
                         }
                         self.lock().is_full = false;
@@ -254,7 +254,7 @@ impl Outbox {
     pub(super) fn close(&self) {
         self.room.close();
         let mut state = self.lock();
-        state.pipe = None;
+        state.stdin = None;
         state.queue.clear();
         state.rest = Bytes::new();
     }
@@ -267,7 +267,7 @@ impl Outbox {
             if state.is_writing {
                 return Written::All;
             }
-            let Some(pipe) = state.pipe.clone() else {
+            let Some(stdin) = state.stdin.clone() else {
                 return Written::Broken(ErrorKind::BrokenPipe.into());
             };
             // Another task found the pipe full, and the first writer was woken.
@@ -280,7 +280,7 @@ impl Outbox {
             if text.is_empty() {
                 return Written::All;
             }
-            let (now, written) = self.put(state, &pipe, &text);
+            let (now, written) = self.put(state, &stdin, &text);
             state = now;
             match written {
                 Ok(written) => {

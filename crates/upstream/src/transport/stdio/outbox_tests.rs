@@ -6,7 +6,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe::{self, Receiver};
 
 use super::*;
-use crate::connection::Outlet;
+use crate::connection::EventSender;
 use crate::transport::pending::{Purpose, RequestTicket};
 
 /// An outbox, the table of its requests, and the child's end of the pipe.
@@ -19,7 +19,7 @@ async fn outbox() -> (Outbox, Arc<Pending>, Receiver, WriterWaker) {
 }
 
 fn open(pending: &Arc<Pending>) -> RequestTicket {
-    pending.open(&Outlet::none(), Purpose::Upkeep).expect("open")
+    pending.open(&EventSender::none(), Purpose::Upkeep).expect("open")
 }
 
 fn request(ticket: &RequestTicket, line: &str) -> Outgoing {
@@ -41,7 +41,7 @@ async fn read(output: &mut Receiver, length: usize) -> String {
 }
 
 #[tokio::test]
-async fn who_is_alone_writes_at_once() {
+async fn single_writer_writes_at_once() {
     let (outbox, pending, mut output, _due) = outbox().await;
     let ticket = open(&pending);
     assert!(ticket.is_alone());
@@ -68,7 +68,7 @@ async fn calls_of_one_turn_share_a_write_and_one_that_was_given_up_is_not_in_it(
 }
 
 #[tokio::test]
-async fn what_is_queued_while_somebody_writes_is_taken_along_by_whom() {
+async fn messages_queued_during_a_write_are_written_by_the_writer() {
     let (outbox, pending, mut output, due) = outbox().await;
     let tickets = [open(&pending), open(&pending)];
     outbox.lock().is_writing = true;
@@ -112,7 +112,7 @@ async fn wide_lines(output: &UnixStream) -> usize {
 }
 
 #[tokio::test]
-async fn who_writes_for_others_hands_over_to_the_first_writer() {
+async fn writer_that_writes_for_others_hands_over_to_the_first_writer() {
     let (outbox, pending, output, due) = with_wide_lines(MOST_PASSES + 4).await;
     assert!(due.notified().now_or_never().is_some(), "it was woken by those who queued");
     let other = WriterWaker::default();
@@ -156,10 +156,10 @@ async fn behind_a_full_pipe_lines_stay_whole_and_those_given_up_are_never_writte
 }
 
 #[tokio::test]
-async fn what_a_full_pipe_refuses_counts_as_not_written() {
+async fn message_that_a_full_pipe_refuses_counts_as_not_written() {
     let (outbox, pending, mut output, due) = outbox().await;
-    let pipe = outbox.lock().pipe.clone().expect("open");
-    while pipe.try_write(&[b'x'; 4096]).is_ok() {}
+    let stdin = outbox.lock().stdin.clone().expect("open");
+    while stdin.try_write(&[b'x'; 4096]).is_ok() {}
     let ticket = open(&pending);
     let others: Vec<RequestTicket> = (0..3).map(|_| open(&pending)).collect();
     outbox.send(&pending, request(&ticket, "first\n"), true).await.expect("queued");

@@ -127,29 +127,29 @@ impl StdioReader {
     }
 
     /// Reads until the end of the output, or until it must stop.
-    pub(super) async fn run(mut self, mut pipe: pipe::Receiver, over: OutputEnd) {
+    pub(super) async fn run(mut self, mut stdout: pipe::Receiver, over: OutputEnd) {
         let stop = over.0.stop_reading.clone();
-        let moves = stop.run_until_cancelled(self.read(&mut pipe)).await.flatten();
+        let moves = stop.run_until_cancelled(self.read(&mut stdout)).await.flatten();
         if let Some(there) = moves
-            && let Ok(pipe) = pipe.into_nonblocking_fd()
+            && let Ok(stdout) = stdout.into_nonblocking_fd()
         {
-            self.go_on(pipe, over, &there);
+            self.go_on(stdout, over, &there);
         }
     }
 
     /// Continues in another runtime, which watches the pipe from now on.
-    fn go_on(self, pipe: OwnedFd, over: OutputEnd, there: &Handle) {
+    fn go_on(self, stdout: OwnedFd, over: OutputEnd, there: &Handle) {
         let tasks = self.router.tasks.clone();
         let task = async move {
-            if let Ok(pipe) = pipe::Receiver::from_owned_fd(pipe) {
-                self.run(pipe, over).await;
+            if let Ok(stdout) = pipe::Receiver::from_owned_fd(stdout) {
+                self.run(stdout, over).await;
             }
         };
         tasks.spawn_on(task, there);
     }
 
     /// Reads until the end of the output, or until it should continue in the returned runtime.
-    async fn read(&mut self, pipe: &mut pipe::Receiver) -> Option<Handle> {
+    async fn read(&mut self, stdout: &mut pipe::Receiver) -> Option<Handle> {
         loop {
             self.take_lines().await?;
             self.charge_rest();
@@ -158,7 +158,7 @@ impl StdioReader {
                 return Some(there);
             }
             self.buffer.reserve(self.room());
-            if pipe.read_buf(&mut self.buffer).await.ok()? == 0 {
+            if stdout.read_buf(&mut self.buffer).await.ok()? == 0 {
                 break;
             }
             self.events.heard();
@@ -208,12 +208,16 @@ impl StdioReader {
                 self.answered.push(answered);
                 Relevance::Wanted
             }
-            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Relevance::Wanted,
-            Ok(Message::Notification(said)) => {
-                inbound::sort(said, &self.events, |said| self.router.pending.notify(said))
+            Ok(Message::Notification(notification)) if self.questions.is_withdrawn_by(&notification) => {
+                Relevance::Wanted
+            }
+            Ok(Message::Notification(notification)) => {
+                inbound::sort(notification, &self.events, |notification| {
+                    self.router.pending.notify(notification)
+                })
             }
             Ok(Message::Request(request)) => {
-                inbound::note(&request, &self.events);
+                inbound::record(&request, &self.events);
                 let pending = Arc::clone(&self.router.pending);
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }

@@ -9,12 +9,12 @@ use futures_util::FutureExt;
 use tokio::io::AsyncWriteExt;
 
 use super::*;
-use crate::connection::Outlet;
+use crate::connection::EventSender;
 use crate::transport::pending::{Purpose, RequestTicket};
 use json::Raw;
 
 /// Longer than any step of these tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(20);
 
 /// The table of the requests, the runtimes of their callers, and the signals of the reader.
 struct Bench {
@@ -38,13 +38,13 @@ impl Bench {
         let ends = (questions, Events::channel().0);
         let reader =
             StdioReader::new("s".into(), 1 << 20, router, ends, &self.signals.broken, StderrTail::default());
-        let pipe = pipe::Receiver::from_owned_fd(output.into()).expect("a pipe");
-        reader.run(pipe, OutputEnd::new(self.signals.clone())).await;
+        let stdout = pipe::Receiver::from_owned_fd(output.into()).expect("a pipe");
+        reader.run(stdout, OutputEnd::new(self.signals.clone())).await;
     }
 
     fn open(&self) -> RequestTicket {
         self.runtimes.note_here();
-        self.pending.open(&Outlet::none(), Purpose::Upkeep).expect("open")
+        self.pending.open(&EventSender::none(), Purpose::Upkeep).expect("open")
     }
 }
 
@@ -59,7 +59,7 @@ async fn write(input: PipeWriter, text: &str) -> pipe::Sender {
 }
 
 async fn is_answered(mut ticket: RequestTicket) {
-    let answer = tokio::time::timeout(PATIENCE, ticket.answer()).await.expect("in time");
+    let answer = tokio::time::timeout(WAIT, ticket.answer()).await.expect("in time");
     assert_eq!(answer.expect("an answer"), Ok(Raw::of(&ticket.id())));
 }
 
@@ -72,18 +72,18 @@ fn on_worker<T>(number: usize, work: impl Future<Output = T>) -> T {
 #[test]
 fn answers_that_come_together_find_their_callers_on_each_worker() {
     let (bench, (output, input)) = (&Bench::new(), std::io::pipe().expect("a pipe"));
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|threads| {
         let elsewhere = async move {
             let tickets = [bench.open(), bench.open(), bench.open()];
-            tell.send(tickets.iter().map(answer_to).collect::<String>()).expect("heard");
+            sender.send(tickets.iter().map(answer_to).collect::<String>()).expect("heard");
             for ticket in tickets {
                 is_answered(ticket).await;
             }
         };
         threads.spawn(move || on_worker(1, elsewhere));
         on_worker(0, async {
-            let theirs = told.recv_timeout(PATIENCE).expect("opened");
+            let theirs = receiver.recv_timeout(WAIT).expect("opened");
             let (one, two) = (bench.open(), bench.open());
             drop(write(input, &[answer_to(&one), theirs, answer_to(&two)].concat()).await);
             bench.read(output).await;
@@ -97,7 +97,7 @@ fn answers_that_come_together_find_their_callers_on_each_worker() {
 #[test]
 fn a_reader_moves_to_the_worker_whose_calls_alone_are_answered_and_keeps_what_it_has_read() {
     let (bench, (output, input)) = (&Bench::new(), std::io::pipe().expect("a pipe"));
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|threads| {
         let elsewhere = async move {
             let mut input = write(input, "").await;
@@ -110,31 +110,31 @@ fn a_reader_moves_to_the_worker_whose_calls_alone_are_answered_and_keeps_what_it
             let (begin, end) = (answer_to(&last) + &answer_to(&next)[..9], answer_to(&next)[9..].to_owned());
             input.write_all(begin.as_bytes()).await.expect("written");
             is_answered(last).await;
-            told.recv_timeout(PATIENCE).expect("it moved");
+            receiver.recv_timeout(WAIT).expect("it moved");
             assert!(!bench.signals.read.is_cancelled(), "it goes on");
             input.write_all(end.as_bytes()).await.expect("written");
             is_answered(next).await;
             drop(input);
-            tokio::time::timeout(PATIENCE, bench.signals.read.cancelled()).await.expect("it ends here");
+            tokio::time::timeout(WAIT, bench.signals.read.cancelled()).await.expect("it ends here");
         };
         threads.spawn(move || on_worker(1, elsewhere));
         on_worker(0, bench.read(output));
         // From here on this worker does not poll the pipe.
-        tell.send(()).expect("heard");
+        sender.send(()).expect("heard");
     });
 }
 
 #[test]
 fn a_reader_stays_while_it_is_of_use_where_it_is() {
     let (bench, (output, input)) = (Bench::new(), std::io::pipe().expect("a pipe"));
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|threads| {
         threads.spawn(|| {
             let tickets = async { (0..2 * MOVES_AFTER).map(|_| bench.open()).collect::<Vec<_>>() };
-            tell.send(on_worker(1, tickets)).expect("heard");
+            sender.send(on_worker(1, tickets)).expect("heard");
         });
         on_worker(0, async {
-            let theirs = told.recv_timeout(PATIENCE).expect("opened");
+            let theirs = receiver.recv_timeout(WAIT).expect("opened");
             let mut input = write(input, "").await;
             let work = async {
                 for theirs in theirs.chunks(MOVES_AFTER - 1) {

@@ -30,10 +30,10 @@ impl StartLimits {
         connecting: impl Future<Output = Result<T, Error>>,
         tail: &StderrTail,
     ) -> Result<T, Error> {
-        let (begun, mut connecting) = (Instant::now(), pin!(connecting));
+        let (started, mut connecting) = (Instant::now(), pin!(connecting));
         let limit = || {
-            let quiet_since = tail.heard().map_or(begun, |heard| heard.max(begun));
-            (quiet_since + self.silence).min(begun + self.whole)
+            let quiet_since = tail.heard().map_or(started, |heard| heard.max(started));
+            (quiet_since + self.silence).min(started + self.whole)
         };
         loop {
             let due = limit();
@@ -43,7 +43,7 @@ impl StartLimits {
                 () = sleep_until(due) => {}
             }
             if limit() <= Instant::now() {
-                let seconds = begun.elapsed().as_secs_f64();
+                let seconds = started.elapsed().as_secs_f64();
                 return Err(handshake::refused(&format!("no handshake within {seconds:.0} s")));
             }
         }

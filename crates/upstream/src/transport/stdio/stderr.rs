@@ -111,8 +111,8 @@ impl StderrTail {
 }
 
 /// Returns the lines that explain the end of the child, without secrets and joined into one line.
-fn quote(kept: &VecDeque<Line>, secrets: &Secrets) -> Option<String> {
-    let lines: Vec<String> = kept.iter().map(|line| text(line, secrets)).collect();
+fn quote(stored: &VecDeque<Line>, secrets: &Secrets) -> Option<String> {
+    let lines: Vec<String> = stored.iter().map(|line| text(line, secrets)).collect();
     let (earlier, last) = lines.split_at(lines.len().saturating_sub(QUOTED_LINES));
     let mut quoted: Vec<&str> = last.iter().map(String::as_str).collect();
     if !last.iter().any(|line| names_failure(line))
@@ -123,16 +123,16 @@ fn quote(kept: &VecDeque<Line>, secrets: &Secrets) -> Option<String> {
     (!quoted.is_empty()).then(|| quoted.join(" | "))
 }
 
-fn push(kept: &mut VecDeque<Line>, line: Line) {
+fn push(lines: &mut VecDeque<Line>, line: Line) {
     let line = match line {
         // Otherwise a short line would keep the whole buffer that it was read into.
         Line::Whole(line) => Line::Whole(Bytes::copy_from_slice(&line)),
         long @ Line::TooLong(_) => long,
     };
-    kept.push_back(line);
-    let mut bytes: usize = kept.iter().map(held).sum();
-    while kept.len() > KEPT_LINES || bytes > KEPT_BYTES {
-        bytes -= kept.pop_front().as_ref().map_or(bytes, held);
+    lines.push_back(line);
+    let mut bytes: usize = lines.iter().map(held).sum();
+    while lines.len() > KEPT_LINES || bytes > KEPT_BYTES {
+        bytes -= lines.pop_front().as_ref().map_or(bytes, held);
     }
 }
 
@@ -219,16 +219,16 @@ mod tests {
         let quoted = tail(&trace).quote(&none);
         assert_eq!(quoted.as_deref(), Some("Error: Cannot find module x | … | 2 | 3 | 4 | 5 | 6"));
         let secrets = Secrets::new(&["tok-123456".into()]);
-        let told = tail(&["bad tok-123456"]).append_to("it ended", &secrets);
-        assert_eq!(told, "it ended; the end of its standard error: bad ***");
+        let text = tail(&["bad tok-123456"]).append_to("it ended", &secrets);
+        assert_eq!(text, "it ended; the end of its standard error: bad ***");
     }
 
     #[test]
     fn standard_output_is_quoted_if_standard_error_says_nothing() {
         let (none, silent) = (Secrets::new(&["tok-123456".into()]), tail(&[]));
         silent.push_output(&Bytes::from_static(b"Error: API key tok-123456 missing"));
-        let told = silent.append_to("it ended", &none);
-        assert_eq!(told, "it ended; the end of its standard output: Error: API key *** missing");
+        let text = silent.append_to("it ended", &none);
+        assert_eq!(text, "it ended; the end of its standard output: Error: API key *** missing");
         silent.push(Line::Whole(Bytes::from_static(b"really")));
         assert_eq!(silent.append_to("it ended", &none), "it ended; the end of its standard error: really");
     }

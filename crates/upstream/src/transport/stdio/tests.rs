@@ -88,7 +88,7 @@ fn call(name: &str) -> Call {
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
-    let body = connection.request(&call(name), &Outlet::none()).await?;
+    let body = connection.request(&call(name), &EventSender::none()).await?;
     Ok(body.collect().await?.expect("a result"))
 }
 
@@ -191,7 +191,7 @@ async fn a_server_that_exits_on_the_probe_is_started_again_and_greeted_in_the_ol
 }
 
 #[tokio::test]
-async fn what_the_server_says_goes_to_whom_it_belongs() {
+async fn server_messages_are_routed_to_their_calls() {
     let talk = r#"*'"tools/call"'*)
         say 'a banner, as real servers print'
         say ''
@@ -205,8 +205,8 @@ async fn what_the_server_says_goes_to_whom_it_belongs() {
         answer "[$no,$pong]" ;;"#;
     let bench = Bench::new(&script("say 'Starting up…'", &[LEGACY, talk]));
     let (connection, mut events) = bench.connect().await;
-    let (outlet, mut reader) = Outlet::new(8);
-    let body = connection.request(&call("x"), &outlet).await.expect("answered");
+    let (event_sender, mut reader) = EventSender::new(8);
+    let body = connection.request(&call("x"), &event_sender).await.expect("answered");
     let result = body.collect().await.expect("whole").expect("a result");
     let answers: Vec<Raw> = result.elements().collect();
     assert!(answers[0].as_str().contains(r#""id":"q","error":{"code":-32601"#), "{result:?}");
@@ -230,9 +230,9 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
         answer = ask(&connection, "slow") => panic!("{answer:?}"),
         event = events.recv() => assert!(event.is_some(), "the call is with the server"),
     }
-    let told = ask(&connection, "what").await.expect("a result");
-    assert_eq!(told.get("method"), Some(Raw::of("notifications/cancelled")));
-    assert_eq!(told.get("params").and_then(|p| p.get("requestId")), Some(Raw::of(&3)));
+    let text = ask(&connection, "what").await.expect("a result");
+    assert_eq!(text.get("method"), Some(Raw::of("notifications/cancelled")));
+    assert_eq!(text.get("params").and_then(|p| p.get("requestId")), Some(Raw::of(&3)));
     drop(connection);
     bench.is_over().await;
 }
@@ -246,8 +246,8 @@ async fn a_child_that_dies_takes_its_calls_with_it_and_says_why() {
     // Callers get the exit status. Operators also get the end of standard error.
     let expected = "the process exited with status 7";
     assert_eq!(ask(&connection, "die").await, Err(Error::Lost { reason: expected.into() }));
-    let told = format!("{expected}; the end of its standard error: yes: no such database");
-    assert_eq!(connection.closed().await, told);
+    let text = format!("{expected}; the end of its standard error: yes: no such database");
+    assert_eq!(connection.closed().await, text);
     assert_eq!(ask(&connection, "x").await, Err(Error::NotSent { reason: expected.into() }));
     let (connection, _) = bench.connect().await;
     let answer = ask(&connection, "last").await.expect("what was written before the end counts");
@@ -257,7 +257,7 @@ async fn a_child_that_dies_takes_its_calls_with_it_and_says_why() {
 }
 
 #[tokio::test]
-async fn what_the_arguments_have_from_variables_is_not_repeated() {
+async fn values_from_variables_in_arguments_are_not_repeated() {
     let die = r#"*'"die"'*) say "bad token tok-123456" >&2; exit 7 ;;"#;
     let stdio = script("", &[LEGACY, die]);
     let secrets = vec!["tok-123456".into()];
@@ -309,8 +309,8 @@ async fn full_pipes_in_both_directions_do_not_lock_us() {
     let (connection, _) = bench.connect().await;
     let mut big = call("big");
     big.params = Some(Raw::of(&json!({"name": "big", "arguments": {"x": "y".repeat(300_000)}})));
-    let outlet = Outlet::none();
-    let (flood, answer) = tokio::join!(ask(&connection, "flood"), connection.request(&big, &outlet));
+    let event_sender = EventSender::none();
+    let (flood, answer) = tokio::join!(ask(&connection, "flood"), connection.request(&big, &event_sender));
     assert_eq!(flood, Ok(Raw::empty_object()));
     let reply = answer.expect("answered").collect().await.expect("whole");
     let length: usize = reply.expect("a result").get_as("length").expect("a length");

@@ -36,7 +36,7 @@ const TEXT_BEGIN: usize = 4 * 1024;
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// A stream that ended before the answer.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct BrokenStream {
     pub(super) error: Error,
     /// How to resume, if the server provided that.
     pub(super) resume: Option<Resume>,
@@ -51,7 +51,7 @@ pub(super) struct Resume {
     pub(super) retry: Option<Duration>,
 }
 
-impl From<Error> for Broken {
+impl From<Error> for BrokenStream {
     fn from(error: Error) -> Self {
         Self { error, resume: None }
     }
@@ -109,7 +109,7 @@ pub(super) struct AnswerReader<'a> {
 
 impl AnswerReader<'_> {
     /// Reads the answer from `response`.
-    pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
+    pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, BrokenStream> {
         let (head, body) = response.into_parts();
         let (status, head) = (head.status, AnswerHead(head));
         if is_media_type(&head.0.headers, "text/event-stream") {
@@ -139,9 +139,9 @@ impl AnswerReader<'_> {
         if announced.is_some_and(|length| length < LARGE || length > self.limit) {
             return Ok(Peeked::Buffered(collect(body, Bytes::new(), self.limit, self.payer).await?));
         }
-        let wanted = if announced.is_some() { 1 } else { LARGE };
+        let read_limit = if announced.is_some() { 1 } else { LARGE };
         let (mut pieces, mut size) = (Vec::new(), 0);
-        while size < wanted {
+        while size < read_limit {
             let Some(piece) = chunk(&mut body).await? else { return Ok(Peeked::Buffered(joined(pieces))) };
             size += piece.len();
             pieces.push(piece);
@@ -150,7 +150,7 @@ impl AnswerReader<'_> {
         let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
         // A whole body that is no response is judged as such. A result that is still arriving can only be cut.
         let is_broken = announced == Some(size) && splice.finish().is_err();
-        let is_fit = splice.has_begun() && !is_broken && pieces.first().is_some_and(begins_as_text);
+        let is_fit = splice.has_started() && !is_broken && pieces.first().is_some_and(begins_as_text);
         match (parts, self.limit.checked_sub(size)) {
             (Ok(parts), Some(left)) if is_fit => {
                 let stream = ResponseStream::new(
@@ -166,7 +166,7 @@ impl AnswerReader<'_> {
     }
 
     /// Reads the answer from a body with the type of an event stream.
-    async fn read_stream(&self, head: AnswerHead, body: Body) -> Result<RequestOutcome, Broken> {
+    async fn read_stream(&self, head: AnswerHead, body: Body) -> Result<RequestOutcome, BrokenStream> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
@@ -181,7 +181,7 @@ impl AnswerReader<'_> {
     }
 
     /// Reads events until the answer.
-    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<StreamAnswer, Broken> {
+    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<StreamAnswer, BrokenStream> {
         let (mut malformed, mut foreign) = (None, None);
         let error = loop {
             match self.floods.next(&mut stream).await {
@@ -219,7 +219,7 @@ impl AnswerReader<'_> {
             return Err(error.into());
         }
         let resume = stream.last_id().map(|last_id| Resume { last_id, retry: stream.retry() });
-        Err(Broken { error, resume })
+        Err(BrokenStream { error, resume })
     }
 
     /// Returns the reply if `event` is the answer. Other messages are passed on.

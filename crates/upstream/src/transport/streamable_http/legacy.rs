@@ -23,10 +23,10 @@ use self::of_call::LegacyCallHandler;
 pub(super) use self::session_loss::RecentLosses;
 use self::session_loss::{Loss, SessionEnd};
 use super::HttpServer;
-use super::answer::{AnswerReader, Broken, Resume};
+use super::answer::{AnswerReader, BrokenStream, Resume};
 use super::outcome::RequestOutcome;
 use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture, ServerRequests};
+use crate::connection::{Call, Connection, Dialect, EventSender, Events, RequestFuture, ServerRequests};
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use crate::transport::background_send::{BackgroundSender, FAREWELL_LIMIT};
@@ -104,7 +104,7 @@ impl LegacySession {
         };
         let session = Self::new(server, events, (peer, dialect.client.is_some()), (&headers, &cookies));
         if let Some(client) = dialect.client {
-            session.state.pending.be_private(client);
+            session.state.pending.open_own_session(client);
         }
         listening::begin(Arc::clone(&session.state)).await;
         Ok(session)
@@ -192,15 +192,15 @@ impl State {
         }
     }
 
-    async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<ResponseBody, Error> {
+    async fn exchange(&self, call: &Call, event_sender: &EventSender) -> Result<ResponseBody, Error> {
         if self.closing.is_closed() {
             let bare = Error::NotSent { reason: self.closing.reason() };
             return Err(if self.session.is_lost() { self.ended(None, bare) } else { bare });
         }
-        let ticket = self.pending.open(outlet, Purpose::of(call))?;
+        let ticket = self.pending.open(event_sender, Purpose::of(call))?;
         self.pending.begin_writing(ticket.id());
         let result = tokio::select! {
-            result = self.send(call, ticket.id(), outlet) => result,
+            result = self.send(call, ticket.id(), event_sender) => result,
             // Dropping the ticket cancels the request at the server.
             () = self.end.cancelled() => return Err(Error::Lost { reason: self.closing.reason() }),
         };
@@ -208,12 +208,13 @@ impl State {
         result
     }
 
-    async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<ResponseBody, Error> {
+    async fn send(&self, call: &Call, id: u64, event_sender: &EventSender) -> Result<ResponseBody, Error> {
         let client = &self.server.client;
         let make = || Ok((self.post.clone(), compose(call, id, Era::Legacy, None)?));
         let once = !call.effect.is_repeatable();
         let response = client.send(make, once).await?;
-        let handler = LegacyCallHandler { id, wants_progress: call.wants_progress, outlet, state: self };
+        let handler =
+            LegacyCallHandler { id, wants_progress: call.wants_progress, event_sender, state: self };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
         let payer = call.payer(&client.server);
         let reader =
@@ -223,8 +224,8 @@ impl State {
             Err(broken) => {
                 // A server that sends a retry pause ended the stream on purpose, so the client's stream may
                 // pause too.
-                if let Some(asked) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
-                    outlet.pause(asked);
+                if let Some(requested) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
+                    event_sender.pause(requested);
                 }
                 self.resume(&reader, broken).await.map(ResponseBody::Buffered)
             }
@@ -232,8 +233,8 @@ impl State {
     }
 
     /// Resumes a broken stream, as long as each attempt brings new events.
-    async fn resume(&self, reader: &AnswerReader<'_>, broken: Broken) -> Result<Reply, Error> {
-        let Broken { error, resume: Some(mut resume) } = broken else { return Err(broken.error) };
+    async fn resume(&self, reader: &AnswerReader<'_>, broken: BrokenStream) -> Result<Reply, Error> {
+        let BrokenStream { error, resume: Some(mut resume) } = broken else { return Err(broken.error) };
         let mut attempts = 0;
         while attempts < RESUME_ATTEMPTS {
             attempts += 1;
@@ -245,13 +246,13 @@ impl State {
             };
             match reader.read_events(*stream).await {
                 Ok(answer) => return Ok(answer.into_reply()),
-                Err(Broken { resume: Some(Resume { last_id, retry }), .. }) => {
+                Err(BrokenStream { resume: Some(Resume { last_id, retry }), .. }) => {
                     if last_id != resume.last_id {
                         attempts = 0;
                     }
                     resume = Resume { last_id, retry: retry.or(resume.retry) };
                 }
-                Err(Broken { error: Error::Cut { .. }, resume: None }) => {}
+                Err(BrokenStream { error: Error::Cut { .. }, resume: None }) => {}
                 Err(broken) => return Err(broken.error),
             }
         }
@@ -319,8 +320,8 @@ pub(super) enum Opened {
 }
 
 /// Returns the pause that the server asked for, within limits.
-pub(super) fn pause(asked: Option<Duration>) -> Option<Duration> {
-    asked.map(|pause| pause.clamp(Duration::from_millis(50), Duration::from_mins(1)))
+pub(super) fn pause(requested: Option<Duration>) -> Option<Duration> {
+    requested.map(|pause| pause.clamp(Duration::from_millis(50), Duration::from_mins(1)))
 }
 
 /// Whether only a modern server sends this code. It does so before it runs anything.
@@ -333,12 +334,12 @@ impl Connection for LegacySession {
         &self.state.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
-        self.state.exchange(call, outlet).boxed()
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
+        self.state.exchange(call, event_sender).boxed()
     }
 
-    fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
-        self.state.background.tell(notification.encode()).boxed()
+    fn notify<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
+        self.state.background.notify(notification.encode()).boxed()
     }
 
     fn server_requests(&self) -> Option<&dyn ServerRequests> {

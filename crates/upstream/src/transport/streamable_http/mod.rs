@@ -158,7 +158,7 @@ impl HttpServer {
                 let opened = self.initialize(events, dialect).await;
                 if speaks(Era::Modern) == Some(true) && opened.as_ref().is_err_and(is_refusal_for_good) {
                     // The next connect uses the other era and succeeds.
-                    self.eras.note(Era::Legacy, false);
+                    self.eras.record(Era::Legacy, false);
                 }
                 opened.map_err(|failure| handshake::of_pinned(failure.error, self.eras.pin()))
             }
@@ -197,14 +197,14 @@ impl HttpServer {
         };
         match finding {
             Finding::Modern(peer) => {
-                self.eras.note(Era::Modern, true);
+                self.eras.record(Era::Modern, true);
                 Ok(Arc::new(Modern::new(*peer, wire)))
             }
             Finding::Legacy if self.eras.pin().is_some() => Err(handshake::no_modern()),
             Finding::Legacy => {
                 let opened = self.initialize(events, dialect).await.map_err(|failure| failure.error)?;
                 if is_certain {
-                    self.eras.note(Era::Modern, false);
+                    self.eras.record(Era::Modern, false);
                 }
                 Ok(opened)
             }
@@ -224,7 +224,7 @@ impl HttpServer {
         match LegacySession::open(self, events.clone(), dialect.clone()).await {
             Ok(session) => {
                 self.has_no_sessions.store(!session.has_id(), Ordering::Relaxed);
-                self.eras.note(Era::Legacy, true);
+                self.eras.record(Era::Legacy, true);
                 Ok(Arc::new(session))
             }
             Err(failure) if matches!(failure.status, Some(400 | 404 | 405)) => {
@@ -237,7 +237,7 @@ impl HttpServer {
     async fn old_sse(&self, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
         let connected = sse::open(&self.name, &self.client, &self.shutdown, (events, dialect)).await?;
         self.is_old_sse.store(true, Ordering::Relaxed);
-        self.eras.note(Era::Legacy, true);
+        self.eras.record(Era::Legacy, true);
         Ok(connected)
     }
 }

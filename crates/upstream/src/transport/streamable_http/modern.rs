@@ -16,7 +16,7 @@ use super::HttpServer;
 use super::answer::{AnswerReader, MessageHandler};
 use super::outcome::{HttpRefusal, RequestOutcome};
 use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Event, Events, Outlet, RequestFuture};
+use crate::connection::{Call, Connection, Event, EventSender, Events, RequestFuture};
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::transport::flood_guard::{FloodGuard, Relevance};
@@ -83,11 +83,11 @@ impl Wire {
 
     /// Requests the description of the server.
     pub(super) async fn discover(&self) -> Result<RequestOutcome, Error> {
-        self.send(&Call::of_gateway(method::DISCOVER, None), &Outlet::none()).await
+        self.send(&Call::of_gateway(method::DISCOVER, None), &EventSender::none()).await
     }
 
     /// Sends one request and reads its answer.
-    async fn send(&self, call: &Call, outlet: &Outlet) -> Result<RequestOutcome, Error> {
+    async fn send(&self, call: &Call, event_sender: &EventSender) -> Result<RequestOutcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let claimed = meta::claimed_version(call.params.as_ref());
         let make = || Ok((self.head(call, claimed), compose(call, id, Era::Modern, claimed)?));
@@ -96,7 +96,7 @@ impl Wire {
         let response = client.send(make, once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
-        let of_call = ModernCallHandler { token, outlet, events: &self.events, listens };
+        let of_call = ModernCallHandler { token, event_sender, events: &self.events, listens };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
         let payer = call.payer(&client.server);
         let reader =
@@ -129,12 +129,16 @@ impl Wire {
         head
     }
 
-    async fn exchange(self: &Arc<Self>, call: &Call, outlet: &Outlet) -> Result<ResponseBody, Error> {
+    async fn exchange(
+        self: &Arc<Self>,
+        call: &Call,
+        event_sender: &EventSender,
+    ) -> Result<ResponseBody, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
         // Pinned in place, because moving a large future costs time in every call.
-        let mut sent = pin!(self.send(call, outlet));
+        let mut sent = pin!(self.send(call, event_sender));
         let outcome = tokio::select! {
             biased;
             outcome = &mut sent => outcome?,
@@ -170,8 +174,8 @@ impl Wire {
         }
         let wire = Arc::clone(self);
         self.server.shutdown.spawn_until_end(async move {
-            let asked = tokio::time::timeout(PROBE_LIMIT, wire.discover()).await;
-            let is_other = match asked {
+            let response = tokio::time::timeout(PROBE_LIMIT, wire.discover()).await;
+            let is_other = match response {
                 Ok(Ok(RequestOutcome::Reply(reply, _))) => {
                     !matches!(handshake::find(&reply), Finding::Modern(_))
                 }
@@ -227,8 +231,8 @@ impl Connection for Modern {
         &self.peer
     }
 
-    fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a> {
-        self.wire.exchange(call, outlet).boxed()
+    fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
+        self.wire.exchange(call, event_sender).boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
@@ -255,7 +259,7 @@ impl Drop for Modern {
 /// Receives the messages of a modern server during a call.
 struct ModernCallHandler<'a> {
     token: Option<u64>,
-    outlet: &'a Outlet,
+    event_sender: &'a EventSender,
     events: &'a Events,
     /// Whether this is the stream of subscriptions.
     listens: bool,
@@ -264,16 +268,18 @@ struct ModernCallHandler<'a> {
 impl MessageHandler for ModernCallHandler<'_> {
     fn handle(&self, message: Message) -> Relevance {
         match message {
-            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {
+            Message::Notification(notification)
+                if notification.method == method::SUBSCRIPTIONS_ACKNOWLEDGED =>
+            {
                 if !self.listens {
                     return Relevance::Junk;
                 }
-                self.outlet.offer(said);
+                self.event_sender.offer(notification);
                 Relevance::Wanted
             }
-            Message::Notification(said) => {
-                inbound::sort(said, self.events, |said| offer(self.outlet, said, self.token))
-            }
+            Message::Notification(notification) => inbound::sort(notification, self.events, |notification| {
+                offer(self.event_sender, notification, self.token)
+            }),
             // A modern server must not send requests here, and there is no way to answer.
             Message::Request(_) | Message::Response(_) => Relevance::Junk,
         }
@@ -282,12 +288,12 @@ impl MessageHandler for ModernCallHandler<'_> {
 
 /// Passes a notification on the stream of a call to its caller. Progress is passed on only if the caller
 /// requested it.
-pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> Relevance {
-    let named = || decimal::whole(said.params.as_ref()?.part("progressToken")?.bytes());
-    if said.method == method::PROGRESS && (token.is_none() || token != named()) {
+pub(super) fn offer(event_sender: &EventSender, notification: Notification, token: Option<u64>) -> Relevance {
+    let named = || decimal::whole(notification.params.as_ref()?.part("progressToken")?.bytes());
+    if notification.method == method::PROGRESS && (token.is_none() || token != named()) {
         return Relevance::Junk;
     }
-    outlet.offer(said);
+    event_sender.offer(notification);
     Relevance::Wanted
 }
 

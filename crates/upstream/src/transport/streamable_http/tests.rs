@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::config::Transport;
-use crate::connection::{Call, Event, Outlet, Owner};
+use crate::connection::{Call, Event, EventSender, Owner};
 use crate::transport::testing::config;
 use json::Raw;
 use protocol::feature::Effect;
@@ -75,7 +75,7 @@ impl Bench {
     /// Returns the result of a call to this server.
     async fn outcome(&self) -> Result<Reply, Error> {
         let (connection, _events) = self.connect().await;
-        connection.request(&call("t"), &Outlet::none()).await?.collect().await
+        connection.request(&call("t"), &EventSender::none()).await?.collect().await
     }
 }
 
@@ -86,10 +86,14 @@ fn call(name: &str) -> Call {
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
-    asked(connection, &call(name), &Outlet::none()).await
+    result_of(connection, &call(name), &EventSender::none()).await
 }
 
 /// Returns the result of `call`.
-async fn asked(connection: &Arc<dyn Connection>, call: &Call, outlet: &Outlet) -> Result<Raw, Error> {
-    Ok(connection.request(call, outlet).await?.collect().await?.expect("a result"))
+async fn result_of(
+    connection: &Arc<dyn Connection>,
+    call: &Call,
+    event_sender: &EventSender,
+) -> Result<Raw, Error> {
+    Ok(connection.request(call, event_sender).await?.collect().await?.expect("a result"))
 }

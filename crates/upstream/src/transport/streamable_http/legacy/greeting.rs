@@ -56,10 +56,10 @@ pub(super) async fn greet(
     params: Raw,
 ) -> Result<(Peer, HeaderMap), SessionFailure> {
     let (peer, headers) = initialize(server, events, cookies, params).await?;
-    let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
+    let notification = Notification { method: method::INITIALIZED.into(), params: None }.encode();
     let client = &server.client;
     let post = client.post(&client.endpoint().path, &headers).in_session(cookies);
-    let response = client.send(|| Ok((post.clone(), told.clone().into())), true).await?;
+    let response = client.send(|| Ok((post.clone(), notification.clone().into())), true).await?;
     if !response.status().is_success() {
         return Err(client.refusal(response).await.into());
     }

@@ -27,11 +27,11 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(1);
 /// Keeps the stream open until the session closes. Returns when the stream is open, is not offered, or does not begin
 /// soon. Some SDKs send the server requests of calls on it, and those sent before it is open are lost.
 pub(super) async fn begin(state: Arc<State>) {
-    let (begun, there) = oneshot::channel();
+    let (started, there) = oneshot::channel();
     let shutdown = state.server.shutdown.clone();
     shutdown.spawn_until_end(async move {
         tokio::select! {
-            () = keep_open(&state, begun) => {}
+            () = keep_open(&state, started) => {}
             _ = state.closing.wait() => {}
         }
     });
@@ -45,8 +45,8 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
     let mut last_id: Option<Bytes> = None;
     let mut was_open = false;
     loop {
-        let begun = Instant::now();
-        let mut asked = None;
+        let started = Instant::now();
+        let mut requested = None;
         let opened = state.get(last_id.as_ref()).await;
         drop(first.take());
         match opened {
@@ -59,7 +59,7 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
                 // The reason of its end makes no difference.
                 let _ = read(state, &mut stream).await;
                 last_id = stream.last_id().or(last_id);
-                asked = pause(stream.retry());
+                requested = pause(stream.retry());
             }
             // It may only have forgotten the events. A server that does not offer the stream may send the same status.
             Ok(Opened::Refused(400 | 401)) if last_id.take().is_some() => continue,
@@ -68,8 +68,8 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
             Ok(Opened::Refused(_)) => last_id = None,
             Err(_) => {}
         }
-        let own = pauses.after(begun.elapsed());
-        tokio::time::sleep(asked.unwrap_or(own)).await;
+        let own = pauses.after(started.elapsed());
+        tokio::time::sleep(requested.unwrap_or(own)).await;
     }
 }
 
@@ -95,13 +95,15 @@ async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
 
 fn take(state: &State, message: &Bytes) -> Relevance {
     match Message::from_server(message) {
-        Ok(Message::Notification(said)) if state.questions.is_withdrawn_by(&said) => Relevance::Wanted,
-        Ok(Message::Notification(said)) => {
-            inbound::sort(said, &state.events, |said| state.pending.notify(said))
+        Ok(Message::Notification(notification)) if state.questions.is_withdrawn_by(&notification) => {
+            Relevance::Wanted
+        }
+        Ok(Message::Notification(notification)) => {
+            inbound::sort(notification, &state.events, |notification| state.pending.notify(notification))
         }
         // It belongs to no stream of a call. Only if all running calls have one owner, the receiver is known.
         Ok(Message::Request(request)) => {
-            inbound::note(&request, &state.events);
+            inbound::record(&request, &state.events);
             let pending = Arc::clone(&state.pending);
             state.questions.take(request, move |owner| pending.attribute(owner))
         }
@@ -122,7 +124,9 @@ pub(super) struct BeforeSession<'a> {
 impl MessageHandler for BeforeSession<'_> {
     fn handle(&self, message: Message) -> Relevance {
         match message {
-            Message::Notification(said) => inbound::sort(said, self.events, |_| Relevance::Notice),
+            Message::Notification(notification) => {
+                inbound::sort(notification, self.events, |_| Relevance::Notice)
+            }
             Message::Request(_) | Message::Response(_) => Relevance::Junk,
         }
     }

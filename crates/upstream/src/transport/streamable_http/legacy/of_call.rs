@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::State;
-use crate::connection::Outlet;
+use crate::connection::EventSender;
 use crate::transport::flood_guard::Relevance;
 use crate::transport::inbound;
 use crate::transport::streamable_http::answer::MessageHandler;
@@ -18,25 +18,31 @@ use protocol::{Message, method};
 pub(super) struct LegacyCallHandler<'a> {
     pub(super) id: u64,
     pub(super) wants_progress: bool,
-    pub(super) outlet: &'a Outlet,
+    pub(super) event_sender: &'a EventSender,
     pub(super) state: &'a State,
 }
 
 impl MessageHandler for LegacyCallHandler<'_> {
     fn handle(&self, message: Message) -> Relevance {
         match message {
-            Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => Relevance::Wanted,
+            Message::Notification(notification) if self.state.questions.is_withdrawn_by(&notification) => {
+                Relevance::Wanted
+            }
             // There is no notification stream in this era.
-            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {
+            Message::Notification(notification)
+                if notification.method == method::SUBSCRIPTIONS_ACKNOWLEDGED =>
+            {
                 Relevance::Junk
             }
-            Message::Notification(said) => {
+            Message::Notification(notification) => {
                 let token = self.wants_progress.then_some(self.id);
-                inbound::sort(said, &self.state.events, |said| offer(self.outlet, said, token))
+                inbound::sort(notification, &self.state.events, |notification| {
+                    offer(self.event_sender, notification, token)
+                })
             }
             // The stream determines the call.
             Message::Request(request) => {
-                inbound::note(&request, &self.state.events);
+                inbound::record(&request, &self.state.events);
                 let (pending, id) = (Arc::clone(&self.state.pending), self.id);
                 self.state.questions.take(request, move |_| pending.attribute_to(id))
             }

@@ -82,7 +82,7 @@ async fn each_cut_point_has_its_own_meaning() {
 }
 
 #[tokio::test]
-async fn what_never_reached_the_server_says_so() {
+async fn request_that_never_reached_the_server_says_so() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/secret?key=secret", listener.local_addr().expect("an address"));
     drop(listener);
@@ -103,7 +103,7 @@ async fn what_never_reached_the_server_says_so() {
 
 // RULES S18
 #[tokio::test]
-async fn what_is_no_answer_is_told_from_a_broken_connection() {
+async fn invalid_answer_is_distinguished_from_a_broken_connection() {
     let long = "x".repeat(MESSAGE_BYTES);
     let too_long = format!(r#"{{"jsonrpc":"2.0","id":2,"result":"{long}"}}"#);
     let html = |status| full(status, "content-type: text/html\r\nretry-after: 7\r\n", "<h1>no</h1>");
@@ -195,7 +195,7 @@ async fn after_a_stale_connection_an_unsafe_call_takes_a_fresh_one() {
         if round >= 2 {
             call.effect = Effect::ReadOnly;
         }
-        asked(&connection, &call, &Outlet::none()).await.expect("answered");
+        result_of(&connection, &call, &EventSender::none()).await.expect("answered");
         used.push(bench.server.seen().last().expect("a request").connection);
     }
     assert!(used[0] != used[1] && used[1] != used[2], "unsafe calls share no connection: {used:?}");

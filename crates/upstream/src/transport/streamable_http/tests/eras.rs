@@ -24,7 +24,7 @@ async fn a_modern_request_says_in_its_headers_what_stands_in_its_body() {
     );
     let param = |header: &str, path: &str| HeaderParam { header: header.into(), path: vec![path.into()] };
     call.header_params = Arc::new([param("Region", "where"), param("N", "n"), param("No", "no")]);
-    let answer = asked(&connection, &call, &Outlet::none()).await.expect("answered");
+    let answer = result_of(&connection, &call, &EventSender::none()).await.expect("answered");
     assert_eq!(answer.as_str(), r#"{"big":1e400,"content":[]}"#, "not one byte is touched");
 
     let seen = bench.server.seen().pop().expect("a request");
@@ -50,7 +50,7 @@ async fn a_modern_request_says_in_its_headers_what_stands_in_its_body() {
 }
 
 #[tokio::test]
-async fn whatever_a_legacy_server_answers_to_the_probe_it_is_greeted_in_the_old_way() {
+async fn legacy_server_is_initialized_in_the_old_way_after_any_answer_to_the_probe() {
     let error = |code: i64, data: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"x"{data}}}}}"#)
     };
@@ -180,7 +180,8 @@ async fn a_server_that_changed_its_era_is_found_out_anew() {
         assert!(ask(&before, "t").await.is_ok());
         now.store(is_modern, std::sync::atomic::Ordering::Relaxed);
         let calls = count(&bench, method::TOOLS_CALL);
-        let body = before.request(&call("t"), &Outlet::none()).await.expect("an answer, never sent again");
+        let body =
+            before.request(&call("t"), &EventSender::none()).await.expect("an answer, never sent again");
         assert!(matches!(body, ResponseBody::Buffered(Err(_))), "{body:?}");
         assert_eq!(count(&bench, method::TOOLS_CALL), calls + 1);
         assert!(before.closed().await.contains("era"));
@@ -206,22 +207,22 @@ async fn the_stream_of_notices_of_a_modern_server_is_a_request_that_ends_with_it
     })
     .await;
     let (connection, mut events) = bench.connect().await;
-    let (outlet, mut inlet) = Outlet::new(8);
+    let (event_sender, mut receiver) = EventSender::new(8);
     let listen = Call::of_gateway(method::SUBSCRIPTIONS_LISTEN, None);
-    let told = async {
-        let said = inlet.recv().await.expect("an acknowledgement");
-        assert_eq!(said.method(), method::SUBSCRIPTIONS_ACKNOWLEDGED);
+    let notified = async {
+        let received = receiver.recv().await.expect("an acknowledgement");
+        assert_eq!(received.method(), method::SUBSCRIPTIONS_ACKNOWLEDGED);
         bench.server.go.add_permits(1);
         assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
         connection.close().await;
     };
-    let (end, ()) = tokio::join!(connection.request(&listen, &outlet), told);
+    let (end, ()) = tokio::join!(connection.request(&listen, &event_sender), notified);
     assert!(matches!(end, Err(Error::Lost { .. })), "{end:?}");
     bench.server.left.recv().await.expect("the stream ends with the connection");
 }
 
 #[tokio::test]
-async fn what_a_modern_server_says_during_a_call_goes_to_its_outlet() {
+async fn notifications_of_a_modern_server_during_a_call_go_to_its_event_sender() {
     let says = |method: &str, params: &str| {
         event(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#))
     };
@@ -240,11 +241,12 @@ async fn what_a_modern_server_says_during_a_call_goes_to_its_outlet() {
     })
     .await;
     let (connection, mut events) = bench.connect().await;
-    let (outlet, mut reader) = Outlet::new(8);
-    let answer = asked(&connection, &call("t"), &outlet).await.expect("answered");
+    let (event_sender, mut reader) = EventSender::new(8);
+    let answer = result_of(&connection, &call("t"), &event_sender).await.expect("answered");
     assert_eq!(answer.as_str(), r#"{"ok":1}"#);
-    let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
-    assert_eq!(said, ["notifications/progress", "notifications/message"]);
+    let methods: Vec<_> =
+        std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
+    assert_eq!(methods, ["notifications/progress", "notifications/message"]);
     assert_eq!(events.try_recv(), Ok(Event::Changed(List::Tools)));
     assert_eq!(count(&bench, ""), 0, "a modern server is sent no responses");
 }
@@ -260,11 +262,12 @@ fn with_a_slow_tool(refusal: Step) -> impl Fn(&Seen) -> Vec<Step> + Send + Sync 
 
 #[tokio::test]
 async fn a_refusal_that_names_no_request_harms_no_other_call() {
-    let said =
-        |said| format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32700,"message":"{said}"}}}}"#);
+    let error_body = |error_body| {
+        format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32700,"message":"{error_body}"}}}}"#)
+    };
     for refusal in [
-        json(400, &said("Exceeds the limit for integer string conversion")),
-        json(400, &said("Server not initialized")),
+        json(400, &error_body("Exceeds the limit for integer string conversion")),
+        json(400, &error_body("Server not initialized")),
         json(404, ""),
         json(405, ""),
         json(400, ""),
@@ -273,7 +276,7 @@ async fn a_refusal_that_names_no_request_harms_no_other_call() {
         let (connection, _events) = bench.connect().await;
         let (slow, odd) = tokio::join!(ask(&connection, "slow"), async {
             bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
-            let odd = connection.request(&call("odd"), &Outlet::none()).await;
+            let odd = connection.request(&call("odd"), &EventSender::none()).await;
             bench.server.go.add_permits(2);
             odd
         });
@@ -292,7 +295,7 @@ async fn a_modern_connection_out_of_use_lets_its_calls_finish() {
     let (connection, _events) = bench.connect().await;
     let (slow, ()) = tokio::join!(ask(&connection, "slow"), async {
         bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
-        let odd = connection.request(&call("odd"), &Outlet::none()).await.expect("answered");
+        let odd = connection.request(&call("odd"), &EventSender::none()).await.expect("answered");
         assert_eq!(odd.collect().await.expect("whole").expect_err("an error").code(), -32022);
         connection.closed().await;
         connection.close().await;

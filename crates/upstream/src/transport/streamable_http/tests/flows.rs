@@ -50,7 +50,7 @@ impl Scene {
     async fn receive(&self, limit: Duration) -> ResponseBody {
         self.discovered().await;
         let call = Call { terms: Some(TERMS), ..call("t") };
-        let answered = self.upstream.call(&call, Instant::now() + limit, &Outlet::none()).await;
+        let answered = self.upstream.call(&call, Instant::now() + limit, &EventSender::none()).await;
         answered.expect("an answer").body
     }
 
@@ -153,7 +153,7 @@ async fn a_large_result_flows_and_a_small_one_does_not_in_both_eras() {
 }
 
 #[tokio::test]
-async fn what_is_no_large_result_of_ours_is_judged_as_a_whole() {
+async fn body_that_is_no_large_result_is_judged_as_a_whole() {
     let text = "x".repeat(20_000);
     for (body, expected) in [
         (format!(r#"{{"jsonrpc":"2.0","id":$,"error":{{"code":-1,"message":"{text}"}}}}"#), "Ok(Err(-1))"),
@@ -165,14 +165,18 @@ async fn what_is_no_large_result_of_ours_is_judged_as_a_whole() {
         let scene = Scene::of(Bench::modern(script).await);
         let call = Call { terms: Some(TERMS), ..call("t") };
         let deadline = Instant::now() + Duration::from_secs(20);
-        let said =
-            match scene.upstream.call(&call, deadline, &Outlet::none()).await.map(|answered| answered.body) {
-                Ok(ResponseBody::Buffered(Ok(_))) => "Ok(Ok)".to_owned(),
-                Ok(ResponseBody::Buffered(Err(error))) => format!("Ok(Err({}))", error.code()),
-                Ok(ResponseBody::Streaming(_)) => "it flows".to_owned(),
-                Err(_) => "Err".to_owned(),
-            };
-        assert_eq!(said, expected);
+        let outcome = match scene
+            .upstream
+            .call(&call, deadline, &EventSender::none())
+            .await
+            .map(|answered| answered.body)
+        {
+            Ok(ResponseBody::Buffered(Ok(_))) => "Ok(Ok)".to_owned(),
+            Ok(ResponseBody::Buffered(Err(error))) => format!("Ok(Err({}))", error.code()),
+            Ok(ResponseBody::Streaming(_)) => "it flows".to_owned(),
+            Err(_) => "Err".to_owned(),
+        };
+        assert_eq!(outcome, expected);
         assert_eq!(scene.upstream.status().running, 0);
     }
 }
@@ -248,7 +252,7 @@ async fn a_call_that_became_the_probe_while_it_waited_is_not_left_to_its_reader(
     scene.discovered().await;
     let breaks = Call { terms: Some(TERMS), ..call("breaks") };
     let deadline = Instant::now() + Duration::from_secs(20);
-    let answered = scene.upstream.call(&breaks, deadline, &Outlet::none()).await;
+    let answered = scene.upstream.call(&breaks, deadline, &EventSender::none()).await;
     let ResponseBody::Streaming(mut flow) = answered.expect("an answer").body else { panic!("it flows") };
     let mut waits = Box::pin(scene.receive(Duration::from_secs(20)));
     assert!(futures_util::poll!(&mut waits).is_pending());

@@ -78,7 +78,7 @@ async fn notifications_wait_for_the_server_arrive_in_order_and_none_is_dropped()
     let names: Vec<String> = (0..40).map(|number| format!("notifications/x-{number}")).collect();
     let telling = async {
         for name in &names {
-            connection.tell(&Notification { method: name.as_str().into(), params: None }).await;
+            connection.notify(&Notification { method: name.as_str().into(), params: None }).await;
         }
     };
     let mut telling = std::pin::pin!(telling);
@@ -89,8 +89,8 @@ async fn notifications_wait_for_the_server_arrive_in_order_and_none_is_dropped()
     }
     bench.server.go.add_permits(names.len());
     telling.await;
-    let told = bench.server.seen().into_iter().filter(is_told).map(|seen| seen.method());
-    assert_eq!(told.collect::<Vec<_>>(), names);
+    let notified = bench.server.seen().into_iter().filter(is_told).map(|seen| seen.method());
+    assert_eq!(notified.collect::<Vec<_>>(), names);
 }
 
 #[tokio::test]
@@ -119,26 +119,26 @@ async fn a_session_the_server_forgot_is_of_no_more_use() {
 }
 
 #[tokio::test]
-async fn what_only_sounds_like_a_lost_session_is_an_answer() {
-    let error = |id: &str, code: i64, said: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{said}"}}}}"#)
+async fn error_that_only_resembles_a_lost_session_is_an_answer() {
+    let error = |id: &str, code: i64, message: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
     };
-    for (status, id, code, said) in [
+    for (status, id, code, message) in [
         (400, "2", -32602, "no such session"),
         (400, "2", -32000, "Session not found"),
         (404, "2", -32601, "Method not found"),
         (200, "2", -32602, "Session not found"),
     ] {
-        let body = error(id, code, said);
+        let body = error(id, code, message);
         let bench =
             Bench::legacy(move |seen| if is_get(seen) { no_stream() } else { vec![json(status, &body)] })
                 .await;
         let (connection, _events) = bench.connect().await;
-        let body = connection.request(&call("t"), &Outlet::none()).await.expect("an answer");
+        let body = connection.request(&call("t"), &EventSender::none()).await.expect("an answer");
         assert_eq!(
             body.collect().await.expect("whole").expect_err("an error").code(),
             code,
-            "{status} {id} {said}"
+            "{status} {id} {message}"
         );
         assert!(futures_util::FutureExt::now_or_never(connection.closed()).is_none());
     }
@@ -157,7 +157,7 @@ async fn a_lost_session_lets_its_calls_finish() {
         let (connection, _events) = bench.connect().await;
         let (slow, outcome) = tokio::join!(ask(&connection, "slow"), async {
             bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
-            let outcome = connection.request(&call("t"), &Outlet::none()).await;
+            let outcome = connection.request(&call("t"), &EventSender::none()).await;
             connection.closed().await;
             connection.close().await;
             bench.server.go.add_permits(1);
@@ -188,12 +188,12 @@ async fn a_call_that_is_dropped_is_cancelled_by_a_message() {
         answer = ask(&connection, "t") => panic!("{answer:?}"),
         _ = bench.server.saw(1, |seen| seen.has("tools/call")) => {}
     }
-    let told = bench.server.saw(1, |seen| seen.method() == method::CANCELLED).await;
-    assert!(told.has(r#""requestId":2"#) && told.header("mcp-session-id") == Some("s-1"));
+    let notified = bench.server.saw(1, |seen| seen.method() == method::CANCELLED).await;
+    assert!(notified.has(r#""requestId":2"#) && notified.header("mcp-session-id") == Some("s-1"));
 }
 
 #[tokio::test]
-async fn what_the_server_asks_is_answered_by_a_message() {
+async fn server_request_is_answered_by_a_message() {
     let bench = Bench::legacy(|seen| match seen.method().as_str() {
         method::TOOLS_CALL => vec![
             stream(""),
@@ -244,9 +244,9 @@ async fn the_get_stream_carries_what_belongs_to_no_stream_of_a_call() {
     .await;
     let (connection, mut events) = bench.connect().await;
     bench.server.saw(1, is_get).await;
-    let (outlet, mut reader) = Outlet::new(8);
+    let (event_sender, mut reader) = EventSender::new(8);
     let call = call("t");
-    let (answer, ()) = tokio::join!(connection.request(&call, &outlet), async {
+    let (answer, ()) = tokio::join!(connection.request(&call, &event_sender), async {
         bench.server.saw(1, |seen| seen.has("tools/call")).await;
         bench.server.go.add_permits(1);
         assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
@@ -254,8 +254,9 @@ async fn the_get_stream_carries_what_belongs_to_no_stream_of_a_call() {
         bench.server.go.add_permits(1);
     });
     answer.expect("answered").collect().await.expect("whole").expect("a result");
-    let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
-    assert_eq!(said, ["notifications/progress", "notifications/message"]);
+    let methods: Vec<_> =
+        std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
+    assert_eq!(methods, ["notifications/progress", "notifications/message"]);
     drop(connection);
     bench.server.left.recv().await.expect("the stream ends with the session");
 }
@@ -275,12 +276,12 @@ async fn a_stream_that_was_cut_is_resumed_where_it_left_off() {
     })
     .await;
     let (connection, _events) = bench.connect().await;
-    let (outlet, mut reader) = Outlet::new(8);
-    let begun = std::time::Instant::now();
-    let answer = asked(&connection, &call("t"), &outlet).await.expect("answered");
+    let (event_sender, mut reader) = EventSender::new(8);
+    let started = std::time::Instant::now();
+    let answer = result_of(&connection, &call("t"), &event_sender).await.expect("answered");
     assert_eq!(answer.as_str(), r#"{"ok":1}"#);
     assert!(reader.try_recv().is_ok());
-    assert!(begun.elapsed() >= Duration::from_millis(120), "the pause asked for is kept, twice");
+    assert!(started.elapsed() >= Duration::from_millis(120), "the pause asked for is kept, twice");
     assert!(bench.server.seen().iter().all(|seen| seen.header("last-event-id").is_none() || is_get(seen)));
 }
 
