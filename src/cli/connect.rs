@@ -18,7 +18,7 @@ use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::warm::OFFER;
 use crate::config::{Config, Listener};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
-use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
+use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State, inherited};
 use upstream::config::server_name;
 
 pub(super) const HELP: &str = "\
@@ -172,7 +172,10 @@ fn connect_file(
     process: &mut Process<'_, '_>,
 ) -> Result<(), Failure> {
     let gateway = gateway(arguments, process)?;
-    let registry = arguments.import.then(|| Registry { path: arguments.file.config.clone() });
+    let registry = arguments.import.then(|| Registry {
+        path: arguments.file.config.clone(),
+        inherited: inherited::here(process.environment),
+    });
     let plan = connect::plan(client, file, &gateway, registry.as_ref())?;
     for note in &plan.notes {
         writeln!(process.streams.err, "note: {note}")?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::Args;
 use settings::expand::Lookup;
 use settings::one_line;
 
@@ -21,7 +21,7 @@ use super::connect::configured_url;
 use super::{ConfigFile, warm};
 use crate::config::import::MAX_JSON;
 use crate::connect::own_file;
-use crate::connect::{FileChange, Offer};
+use crate::connect::{FileChange, Offer, is_url};
 
 pub(super) const ADD_HELP: &str = "\
 Examples:
@@ -30,7 +30,7 @@ Examples:
   switchyard add github https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
   switchyard add brave --env 'BRAVE_API_KEY=${BRAVE_API_KEY}' -- npx -y @brave/brave-search-mcp-server
   switchyard add                              paste a snippet from the documentation of a server
-  switchyard add --from snippet.json --yes    a snippet in the format of any client, or a `claude mcp add` line";
+  switchyard add --from snippet.json --yes    a snippet or a link for any client, or a `claude mcp add` line";
 
 /// How long a gateway has to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
@@ -87,14 +87,6 @@ pub struct Remove {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
-}
-
-/// A line of another program with the arguments of `add`.
-#[derive(Parser)]
-#[command(name = "mcp add", disable_help_flag = true)]
-struct AddLine {
-    #[command(flatten)]
-    add: Add,
 }
 
 fn variable(text: &str) -> Result<(String, String), &'static str> {
@@ -155,10 +147,6 @@ fn of_arguments(arguments: &Add) -> Result<Option<Offer>, Failure> {
     }
 }
 
-fn is_url(word: &str) -> bool {
-    word.starts_with("http://") || word.starts_with("https://") || word.contains("${")
-}
-
 /// Reads a snippet, or a line of another program.
 fn of_text(
     arguments: &Add,
@@ -181,77 +169,7 @@ fn of_text(
     }
     let text =
         String::from_utf8(content).map_err(|_| Failure::Usage(format!("{source}: it is not UTF-8")))?;
-    match of_command_line(&text).or_else(|| of_target(&text, arguments.name.as_deref())) {
-        Some(offer) => {
-            let offer = offer.map_err(|reason| Failure::Usage(format!("{source}: {reason}")))?;
-            Ok(offer.pasted())
-        }
-        None => Ok(Offer::snippet(&source, &text, arguments.name.as_deref())?),
-    }
-}
-
-/// Reads a line such as `claude mcp add NAME -- COMMAND`.
-fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
-    let line = text.trim().trim_start_matches("$ ").replace("\\\r\n", " ").replace("\\\n", " ");
-    let words = shlex::split(&line)?;
-    let [program, mcp, verb, rest @ ..] = words.as_slice() else { return None };
-    if !["claude", "codex"].contains(&program.as_str()) || mcp != "mcp" {
-        return None;
-    }
-    Some(match (verb.as_str(), rest) {
-        ("add-json", [name, json, ..]) => {
-            Offer::snippet("the line", json, Some(name)).map_err(|error| error.to_string())
-        }
-        ("add", rest) => {
-            let line = with_separator(rest);
-            let parsed = AddLine::try_parse_from(line).map_err(|error| error.to_string());
-            parsed.and_then(|AddLine { add }| match of_arguments(&add) {
-                Ok(Some(offer)) => Ok(offer),
-                Err(Failure::Usage(reason)) => Err(reason),
-                _ => Err("expected a name with a URL, or with a command after `--`".to_owned()),
-            })
-        }
-        _ => Err(format!("expected `{program} mcp add`")),
-    })
-}
-
-/// Returns the arguments of an `add` line with `--` before its program, which other clients do not need.
-fn with_separator(words: &[String]) -> impl Iterator<Item = &str> {
-    let takes_value = |word: &str| {
-        matches!(word, "-e" | "--env" | "-t" | "--transport" | "-s" | "--scope" | "-H" | "--header")
-    };
-    let (mut at, mut names, mut separator) = (0, 0, None);
-    // A line with `--` is complete.
-    let is_open = !words.iter().any(|word| word == "--");
-    while let Some(word) = words.get(at).filter(|_| is_open && names < 2) {
-        let is_name = !word.starts_with('-');
-        names += usize::from(is_name);
-        separator = (names == 2 && !is_url(word)).then_some(at);
-        at += if takes_value(word) { 2 } else { 1 };
-    }
-    let (before, program) = words.split_at(separator.unwrap_or(words.len()));
-    let between = separator.map(|_| "--");
-    std::iter::once("add")
-        .chain(before.iter().map(String::as_str))
-        .chain(between)
-        .chain(program.iter().map(String::as_str))
-}
-
-/// Reads a line that is a URL, or a program with its arguments, without a name.
-fn of_target(text: &str, name: Option<&str>) -> Option<Result<Offer, String>> {
-    let line = text.trim().trim_start_matches("$ ");
-    let words = shlex::split(line).filter(|_| !line.contains(['\n', '{']))?;
-    let first =
-        words.first().filter(|word| word.starts_with(|c: char| c.is_alphanumeric() || "/.~".contains(c)))?;
-    if is_url(first) && words.len() == 1 {
-        let to_type = || format!("a URL needs a name: `switchyard add NAME {}`", one_line(first));
-        return Some(name.map(|name| Offer::url(name, first, &[], false)).ok_or_else(to_type));
-    }
-    let env: Vec<_> = words.iter().map_while(|word| variable(word).ok()).collect();
-    let program =
-        words.get(env.len()..).filter(|program| program.first().is_some_and(|word| !word.contains(':')))?;
-    let to_type = || format!("a program needs a name: `switchyard add NAME -- {}`", one_line(line));
-    Some(name.map(|name| Offer::program(name, program, &env)).ok_or_else(to_type))
+    Ok(Offer::snippet(&source, &text, arguments.name.as_deref())?)
 }
 
 /// Shows the change, asks, writes it, and says what is next.

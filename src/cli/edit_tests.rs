@@ -153,7 +153,7 @@ fn invalid_server_is_refused_with_a_hint() {
         (&["add"], Some("https://a/mcp"), "`switchyard add NAME https://a/mcp`"),
         (&["add"], Some("a: b"), "no servers were found in it"),
         (&["add"], Some("claude mcp list"), "expected `claude mcp add`"),
-        (&["add"], Some("claude mcp add a -e A=1 B=2 -- npx x"), "cannot be used with"),
+        (&["add"], Some("claude mcp add a --odd -- npx x"), "the option `--odd` is not known here"),
         (&["add", "--from", "/nowhere/at/all"], None, "/nowhere/at/all: it cannot be read"),
         (&["remove", "a"], None, "there is no server `a`"),
     ] {

@@ -13,12 +13,14 @@ use url::Url;
 
 use super::{EXIT_USAGE, Import};
 use crate::config::import::{self, Folder, Imported};
+use crate::connect;
 
 /// Reads the file, or `input` if its name is `-`, for the named folder or the current one, without entries that lead to
-/// `gateway`. Writes the result to `out`, notes and errors to `err`.
+/// `gateway`. Programs get the variables `passed`. Writes the result to `out`, notes and errors to `err`.
 pub fn run(
     Import { file, project }: &Import,
     gateway: &Url,
+    passed: &[String],
     input: &mut dyn Read,
     out: &mut dyn Write,
     err: &mut dyn Write,
@@ -28,7 +30,7 @@ pub fn run(
     let content = if is_input { read(input) } else { File::open(file).and_then(|mut file| read(&mut file)) };
     let path = absolute(project.as_deref().unwrap_or(Path::new(".")));
     let folder = Folder { path: &path, is_asked_for: project.is_some() };
-    let written = match content.map(|content| import::import(&name, &content, folder, gateway)) {
+    let written = match content.map(|content| connect::import(&name, &content, folder, gateway, passed)) {
         Ok(Ok(imported)) if imported.servers == 0 => say_none(&name, &imported, err),
         Ok(Ok(imported)) => write(&name, &imported, out, err).map(|()| ExitCode::SUCCESS),
         Ok(Err(error)) => writeln!(err, "{name}:{error}").map(|()| ExitCode::from(EXIT_USAGE)),
@@ -81,7 +83,7 @@ mod tests {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let arguments = Import { file: file.into(), project: project.map(Path::to_owned) };
         let gateway = Url::parse("http://127.0.0.1:8080/mcp").expect("a URL");
-        let code = run(&arguments, &gateway, &mut content.as_bytes(), &mut out, &mut err);
+        let code = run(&arguments, &gateway, &[], &mut content.as_bytes(), &mut out, &mut err);
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         (code, text(out), text(err))
     }

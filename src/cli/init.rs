@@ -16,15 +16,17 @@ use super::connect::{listener_url, this_host, unknown};
 use super::warm::OFFER;
 use super::{ConfigFile, schema};
 use crate::config::Listener;
+use crate::config::import::to_set;
 use crate::connect::clients::{Client, Host};
 use crate::connect::own_file;
-use crate::connect::{self, ClientFile, Offer};
+use crate::connect::{self, ClientFile, MovedSecrets, Offer};
 
 pub(super) const HELP: &str = "\
 Examples:
   switchyard init                                ask which servers of your clients to take
   switchyard init --yes                          take those of all clients
   switchyard init --import claude-code --yes     take those of one client
+  switchyard init --to-vault --yes               write their secrets into the vault, and references into the file
   switchyard init --no-import --yes              begin with no server
 
 The clients keep their servers. `switchyard connect CLIENT --import` connects one and removes what moved.";
@@ -38,6 +40,9 @@ pub struct Init {
     /// Take no servers of clients.
     #[arg(long, conflicts_with = "import")]
     pub no_import: bool,
+    /// Move secrets of the clients into the vault. The file refers to them.
+    #[arg(long, conflicts_with = "no_import")]
+    pub to_vault: bool,
     /// Replace a file that is there. Its content is kept beside it.
     #[arg(long)]
     pub force: bool,
@@ -60,11 +65,23 @@ fn run(
     // Before any question.
     let head = format!("# yaml-language-server: $schema={}\n", schema::FILE);
     own_file::first(path, &head, &[], arguments.force, environment)?;
-    let offers = offers(arguments, host, streams)?;
-    let addition = own_file::first(path, &head, &offers, arguments.force, environment)?;
+    let mut offers = offers(arguments, host, streams)?;
+    let failed = |error: auth::vault::Error| Failure::Other(format!("{error}; nothing was written"));
+    let mut moved = arguments.to_vault.then(MovedSecrets::new).transpose().map_err(failed)?;
+    if let Some(moved) = &mut moved {
+        offers = offers.into_iter().map(|offer| moved.take(offer)).collect();
+    }
+    let mut addition = own_file::first(path, &head, &offers, arguments.force, environment)?;
+    let names = moved.as_mut().map(|moved| moved.used_in(&addition.change.after)).unwrap_or_default();
+    addition.notes.retain(|note| !names.iter().any(|name| note.starts_with(&to_set(name))));
     streams.tell(&addition, "left out")?;
     if !streams.agree_to(&[&addition.change], &arguments.writing)? {
         return Ok(());
+    }
+    // Before the file that refers to them.
+    if let Some(moved) = moved.as_ref().filter(|_| !names.is_empty()) {
+        let vault = moved.write().map_err(failed)?;
+        writeln!(streams.err, "{}: it has the secrets {} now", vault.display(), names.join(", "))?;
     }
     let backup = addition.change.write_own()?;
     streams.written(&addition.change, backup.as_deref())?;

@@ -52,7 +52,10 @@ fn ran(home: &TempDir, line: &str, answers: Option<&str>) -> (ExitCode, String, 
 
 #[test]
 fn servers_are_taken_from_the_clients_that_are_chosen() {
-    let (cursor, zed) = ("  files:\n    command: npx\n", "  issues:\n    url: https://i/mcp\n");
+    let (cursor, zed) = (
+        "  files:\n    command: npx\n",
+        "  issues:\n    url: https://i/mcp\n  files-2:\n    command: other\n",
+    );
     for (line, answers, expected) in [
         ("--yes", None, format!("mcp_servers:\n{cursor}{zed}")),
         ("--yes --import cursor", None, format!("mcp_servers:\n{cursor}")),
@@ -71,7 +74,7 @@ fn servers_are_taken_from_the_clients_that_are_chosen() {
         assert!(err.contains("Gemini CLI: left out: ") || line.contains("import"), "{err}");
         let own = "note: gateway: left out: it leads to Switchyard itself";
         assert_eq!(err.contains(own), expected.contains("npx"), "{err}");
-        let other = "note: files: left out: the configuration file has another server `files`";
+        let other = "note: files: it is called `files-2` here, because the file has another `files`";
         assert_eq!(err.contains(other), expected.contains("issues"), "{err}");
     }
 }

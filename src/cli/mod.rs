@@ -298,7 +298,8 @@ pub fn run() -> ExitCode {
             let config = std::env::var_os("SWITCHYARD_CONFIG").unwrap_or_else(|| remote::DEFAULT_FILE.into());
             let gateway = connect::configured_url(config.as_ref(), &environment);
             let (mut out, mut err) = (io::stdout().lock(), visible::VisibleWriter(io::stderr().lock()));
-            import::run(&arguments, &gateway, &mut io::stdin().lock(), &mut out, &mut err)
+            let passed = crate::connect::inherited::here(&environment);
+            import::run(&arguments, &gateway, &passed, &mut io::stdin().lock(), &mut out, &mut err)
         }
         Command::Doctor(arguments) => doctor::run(&arguments, &environment),
         Command::Init(arguments) => init::start(&arguments, &environment),

@@ -135,7 +135,7 @@ impl Config {
     }
 
     /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
-    /// matter: the file is valid if it is with one of two values for all of them.
+    /// matter, and neither do files that it names: the file is valid if it is with one of two values for all of them.
     pub fn check(path: &Path, content: &str, environment: &Lookup<'_>) -> Result<(), Error> {
         let with = |value: &'static str| {
             let set = |name: &str| environment(name).or_else(|_| Ok(value.to_owned()));
@@ -161,7 +161,8 @@ impl Config {
         secrets: Option<&SecretLookup<'_>>,
         kinds: Kinds,
     ) -> Result<(Self, Option<Report>), Error> {
-        let problems = Problems::default();
+        // Values of their own stand for secrets that are not there yet, and neither are files.
+        let problems = if secrets.is_some() { Problems::without_files() } else { Problems::default() };
         let text = text_of(content, &problems);
         let mut document = document::parse(text, &problems);
         foreign::refuse(&mut document.root, &problems);

@@ -15,7 +15,8 @@ fn shown(yaml: &str) -> (String, Value) {
         "SEAL_KEY" => Ok("s3cret-seal-key-of-the-environment-of-32-bytes".to_owned()),
         _ => Err(VarError::NotPresent),
     };
-    let config = Config::parse(Path::new("mcp_servers.yaml"), yaml.as_bytes(), &environment);
+    let config =
+        Config::parse(Path::new("tests/configs/good/every_field.yaml"), yaml.as_bytes(), &environment);
     let text = config.unwrap_or_else(|error| panic!("{error}")).shown.as_str().to_owned();
     let value = serde_json::from_str(&text).expect("JSON");
     (text, value)

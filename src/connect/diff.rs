@@ -1,12 +1,14 @@
 //! Differences of two texts, line by line, for a terminal.
 //!
-//! Values beside a key that sounds like a secret are hidden, also in a setting that is commented out. Sentences in
-//! comments are shown. The search for common lines has a time limit; after it, the rest is shown as removed and added.
+//! Values beside a key that sounds like a secret are hidden, also in a setting that is commented out, and so are secrets in
+//! arguments and URLs. Sentences in comments are shown. The search for common lines has a time limit; after it, the rest is
+//! shown as removed and added.
 
 use std::time::Duration;
 
 use similar::TextDiff;
 
+use crate::config::import::secrets::{in_argument, parts, sounds_secret};
 use crate::config::is_public_setting;
 use protocol::visible::escaped;
 
@@ -14,28 +16,137 @@ use protocol::visible::escaped;
 const CONTEXT: usize = 2;
 /// How long common lines are searched for.
 const MAX_TIME: Duration = Duration::from_secs(1);
-const SECRET_WORDS: [&str; 7] = ["key", "token", "secret", "passw", "auth", "credential", "cookie"];
+/// Stands for a secret.
+const BLANK: &str = "***";
 
 /// Returns the changed lines, with `-` and `+`, and some lines around them. Values that may be secrets are hidden.
 pub fn diff(before: &str, after: &str) -> String {
-    difference(before, after, shown)
+    let hidden = |text: &str| {
+        let mut hiding = Hiding::default();
+        text.lines().map(|line| hiding.line(line)).collect()
+    };
+    difference(before, after, hidden)
 }
 
 /// Returns the changed lines of two public texts.
 pub fn public_diff(before: &str, after: &str) -> String {
-    difference(before, after, visible_line)
+    difference(before, after, |text| text.lines().map(visible_line).collect())
 }
 
-fn difference(before: &str, after: &str, shown: impl Fn(&str) -> String) -> String {
+fn difference(before: &str, after: &str, shown: impl Fn(&str) -> Vec<String>) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let (shown_old, shown_new) = (shown(before), shown(after));
     let diff = TextDiff::configure().timeout(MAX_TIME).diff_slices(&old, &new);
     let hunks = diff.grouped_ops(CONTEXT).into_iter().map(|hunk| {
         let lines = hunk.iter().flat_map(|part| diff.iter_changes(part));
+        let text = |line: &similar::Change<&str>| {
+            let new = line.new_index().and_then(|at| shown_new.get(at));
+            new.or_else(|| shown_old.get(line.old_index()?)).cloned().unwrap_or_default()
+        };
         lines
-            .flat_map(|line| [line.tag().to_string(), " ".into(), shown(line.value()), "\n".into()])
+            .flat_map(|line| [line.tag().to_string(), " ".into(), text(&line), "\n".into()])
             .collect::<String>()
     });
     hunks.collect::<Vec<_>>().join("  ...\n")
+}
+
+/// Hides the secrets of a text, line by line.
+#[derive(Default)]
+struct Hiding {
+    /// The key or the option whose value stands on the next line.
+    name: String,
+}
+
+impl Hiding {
+    fn line(&mut self, line: &str) -> String {
+        let line = visible_line(line);
+        let hidden = shown(&line);
+        if hidden != line {
+            self.name.clear();
+            return hidden;
+        }
+        let is_comment = line.trim_start().starts_with('#');
+        let (mut found, mut has_key) = (Vec::new(), false);
+        for Word { range, is_key } in words(&line) {
+            let text = &line[range.clone()];
+            if is_key {
+                // The value of the first key was judged with the whole line.
+                let is_judged =
+                    !has_key && line[range.end..].trim_matches(['"', '\'', ':', '=', ' ', '[', '{']) != "";
+                has_key = true;
+                let name = if is_judged || is_comment || is_public_setting(text) { "" } else { text };
+                name.clone_into(&mut self.name);
+                continue;
+            }
+            let is_option = self.name.starts_with('-');
+            let secret = if has_key && !is_option && !self.name.is_empty() {
+                parts(&self.name, text)
+            } else {
+                in_argument(&self.name, text)
+            };
+            found.extend(secret.into_iter().map(|part| range.start + part.start..range.start + part.end));
+            if text.starts_with('-') && text.len() > 1 && !text.contains('=') {
+                text.clone_into(&mut self.name);
+            } else if is_option {
+                self.name.clear();
+            }
+        }
+        let mut hidden = line.clone();
+        for part in found.into_iter().rev() {
+            hidden.replace_range(part, BLANK);
+        }
+        hidden
+    }
+}
+
+/// A word of a line in JSON, YAML or TOML, without its quotes.
+struct Word {
+    range: std::ops::Range<usize>,
+    /// Whether a colon or an equals sign follows it.
+    is_key: bool,
+}
+
+/// Returns the words of a line.
+fn words(line: &str) -> Vec<Word> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(first) = line[at..].chars().next() {
+        if first.is_whitespace()
+            || ",[]{}".contains(first)
+            || ("=-".contains(first) && line[at + 1..].starts_with(' '))
+        {
+            at += first.len_utf8();
+            continue;
+        }
+        let (range, next) = if matches!(first, '"' | '\'') {
+            let end = quoted_end(line, at + 1, first);
+            (at + 1..end, (end + 1).min(line.len()))
+        } else {
+            let end = line[at..].find(|c: char| c.is_whitespace() || ",[]{}".contains(c));
+            let end = at + end.unwrap_or(line.len() - at);
+            // A colon at the end is that of a key.
+            let end = if line[at..end].ends_with(':') { end - 1 } else { end };
+            (at..end, end)
+        };
+        let after = line[next..].trim_start();
+        let is_key = after.starts_with(':') || after.starts_with("= ");
+        at = next + if line[next..].starts_with(':') { 1 } else { 0 };
+        found.push(Word { range, is_key });
+    }
+    found
+}
+
+/// The place of the quote that closes what begins at `at`, or the end of the line.
+fn quoted_end(line: &str, at: usize, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (offset, c) in line[at..].char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if quote == '"' => is_escaped = true,
+            c if c == quote => return at + offset,
+            _ => {}
+        }
+    }
+    line.len()
 }
 
 /// Returns `line` with its tabs and with its invisible characters as escapes.
@@ -46,9 +157,9 @@ fn visible_line(line: &str) -> String {
         .join("\t")
 }
 
-/// Returns `line` with visible characters only, and without a value that may be a secret.
+/// Returns `line` without its value if the key before it sounds like a secret.
 fn shown(line: &str) -> String {
-    let line = visible_line(line);
+    let line = line.to_owned();
     let Some(at) = line.find([':', '=']) else { return line };
     let (name, value) = line.split_at(at + 1);
     if is_prose(name, value) {
@@ -59,7 +170,7 @@ fn shown(line: &str) -> String {
     let word = value.trim().trim_matches(['"', '\'', ',']);
     // In the files of clients, `auth` may be a token.
     let is_known = if key == "auth" { word == "oauth" } else { is_public_setting(key) };
-    let is_secret = !is_known && SECRET_WORDS.iter().any(|word| name_lower.contains(word));
+    let is_secret = !is_known && sounds_secret(name);
     // A reference to a variable is no secret, and a bracket begins a value on further lines.
     let is_harmless = value.contains(['$', '{', '[']) || value.trim().len() < 3 || name_lower.contains("env");
     if is_secret && !is_harmless { format!("{name} ***") } else { line }
@@ -111,7 +222,39 @@ mod tests {
             ("# The token of ann: it is s3cr3t", "# The token of ann: ***"),
             ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", r"command: sh\u{202e}txt\u{200b}\u{1b}[2J"),
         ] {
-            assert_eq!(shown(line), expected);
+            assert_eq!(Hiding::default().line(line), expected);
+        }
+    }
+
+    #[test]
+    fn secrets_in_arguments_urls_and_inner_mappings_are_hidden() {
+        for (text, expected) in [
+            (
+                r#"    args: ["-y", "--api-key", "canary", "x"]"#,
+                r#"    args: ["-y", "--api-key", "***", "x"]"#,
+            ),
+            (r#"    args: ["--token=canary"]"#, r#"    args: ["--token=***"]"#),
+            ("    - --api-key\n    - canary\n    - x", "    - --api-key\n    - ***\n    - x"),
+            ("  \"--api-key\",\n  \"canary\",\n  \"x\"", "  \"--api-key\",\n  \"***\",\n  \"x\""),
+            (r#""args": ["postgresql://me:canary@db/x"],"#, r#""args": ["postgresql://me:***@db/x"],"#),
+            (
+                "    url: https://a.example/mcp?token=canary&x=1",
+                "    url: https://a.example/mcp?token=***&x=1",
+            ),
+            ("url = \"https://me:canary@a.example/mcp\"", "url = \"https://me:***@a.example/mcp\""),
+            (r#""env": {"API_KEY": "canary", "A": "b"}"#, r#""env": {"API_KEY": "***", "A": "b"}"#),
+            ("env = { API_KEY = \"canary\", A = \"b\" }", "env = { API_KEY = \"***\", A = \"b\" }"),
+            (
+                r#"{"headers": {"Authorization": "Bearer canary"}}"#,
+                r#"{"headers": {"Authorization": "Bearer ***"}}"#,
+            ),
+            ("  args: [\"--header\", \"X-Api-Key: canary\"]", "  args: [\"--header\", \"X-Api-Key: ***\"]"),
+            ("    url: https://a.example/mcp?x=${TOKEN}", "    url: https://a.example/mcp?x=${TOKEN}"),
+            ("    command: npx", "    command: npx"),
+        ] {
+            let mut hiding = Hiding::default();
+            let shown: Vec<_> = text.lines().map(|line| hiding.line(line)).collect();
+            assert_eq!(shown.join("\n"), expected);
         }
     }
 

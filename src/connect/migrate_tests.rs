@@ -25,7 +25,8 @@ fn moved(id: &str, theirs: &str, ours: Option<&str>) -> (String, Option<String>,
         fs::write(&registry, ours).expect("written");
     }
     let client = Client::find(id).expect("a client");
-    let plan = plan(client, &file, &gateway(), Some(&Registry { path: registry })).expect("a plan");
+    let plan = plan(client, &file, &gateway(), Some(&Registry { path: registry, inherited: Vec::new() }))
+        .expect("a plan");
     (plan.client.after, plan.registry.map(|change| change.after), plan.notes)
 }
 
@@ -61,9 +62,13 @@ fn all_servers_move_to_a_new_file_and_one_url_stays() {
 fn an_existing_file_keeps_its_text_and_servers_of_the_same_name_are_compared() {
     let ours = "# mine\nserver:\n  listen: 127.0.0.1:8080\nmcp_servers:\n    files: # same\n        command: npx\n        args: [-y, files]\n\n    issues:\n        url: https://other.example/mcp\n\n# last\ntool_names: bare\n";
     let (client, registry, notes) = moved("cursor", JSON, Some(ours));
-    assert_eq!(registry, None, "nothing is new");
-    assert!(!client.contains("\"files\"") && client.contains("\"issues\""), "{client}");
-    assert!(notes.iter().any(|note| note.contains("another server `issues`")), "{notes:?}");
+    let expected = "    issues:\n        url: https://other.example/mcp\n    issues-2:\n      url: https://issues.example/mcp\n";
+    assert!(registry.as_ref().is_some_and(|text| text.contains(expected)), "{registry:?}");
+    assert!(!client.contains("\"files\"") && !client.contains("\"issues\""), "{client}");
+    let near = "issues: it is called `issues-2` here, because the file has another `issues`";
+    assert!(notes.iter().any(|note| note == near), "{notes:?}");
+    let (_, again, _) = moved("cursor", JSON, registry.as_deref());
+    assert_eq!(again, None, "an identical server is there once");
     let ours = ours.replace("issues:", "tickets:");
     let (client, registry, _) = moved("cursor", JSON, Some(&ours));
     let expected = "    issues:\n      url: https://issues.example/mcp\n      headers:\n        X-Team: \"a\"\n\n# last\n";
@@ -139,4 +144,60 @@ fn servers_inside_a_client_stay_there() {
     assert!(client.starts_with(theirs), "{client}");
     assert_eq!(registry, None);
     assert!(notes.iter().any(|note| note.starts_with("developer: it stays where it is: ")), "{notes:?}");
+}
+
+#[test]
+fn timeouts_and_switched_off_tools_come_along_in_the_unit_of_their_client() {
+    for (id, theirs, expected) in [
+        (
+            "codex",
+            "[mcp_servers.a]\ncommand = \"a\"\nstartup_timeout_sec = 20\ntool_timeout_sec = 2.5\ndisabled_tools = [\"x\"]\nenabled_tools = [\"x\", \"y\"]\nenv_vars = [\"A\", { name = \"B\", source = \"local\" }]\n",
+            "    timeout: 2500ms\n    start_timeout: 20s\n    tools:\n      allow: [\"y\"]\n      deny: [\"x\"]\n    command: a\n    pass_env: [\"A\", \"B\"]\n",
+        ),
+        (
+            "gemini",
+            r#"{"mcpServers": {"a": {"command": "a", "timeout": 2000, "trust": true, "includeTools": ["x"]}}}"#,
+            "    # not taken over: `trust`\n    timeout: 2s\n    tools:\n      allow: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "cline",
+            r#"{"mcpServers": {"a": {"command": "a", "timeout": 1800, "autoApprove": ["x"]}}}"#,
+            "    # `timeout`: 1800 is 600s here, the most that there is\n    # not taken over: `autoApprove`\n    timeout: 600s\n    max_timeout: 1800s\n    command: a\n",
+        ),
+        (
+            "roo",
+            r#"{"mcpServers": {"a": {"command": "a", "timeout": 90, "disabledTools": ["x"]}}}"#,
+            "    timeout: 90s\n    tools:\n      deny: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "opencode",
+            r#"{"mcp": {"a": {"type": "local", "command": ["a"], "timeout": 3000}}}"#,
+            "    timeout: 3s\n    command: a\n",
+        ),
+        (
+            "hermes",
+            "mcp_servers:\n  a:\n    command: a\n    timeout: 120\n    connect_timeout: 60\n    tools: {exclude: x, prompts: false}\n",
+            "    timeout: 120s\n    start_timeout: 60s\n    tools:\n      deny: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "goose",
+            "extensions:\n  a:\n    type: stdio\n    cmd: a\n    timeout: 700\n    available_tools: [x]\n    env_keys: [KEY]\n",
+            "    # `timeout`: 700 is 600s here, the most that there is\n    timeout: 600s\n    max_timeout: 700s\n    tools:\n      allow: [\"x\"]\n    command: a\n    env:\n      KEY: \"${KEY}\"\n",
+        ),
+        (
+            "copilot-cli",
+            r#"{"mcpServers": {"a": {"type": "local", "command": "a", "tools": ["x"], "timeout": 600}}}"#,
+            "    # `timeout`: 600 is 1s here, the least that there is\n    timeout: 1s\n    tools:\n      allow: [\"x\"]\n    command: a\n",
+        ),
+        (
+            "zed",
+            r#"{"context_servers": {"a": {"command": {"path": "a", "args": ["b"], "env": {"C": "d"}}, "enabled": false}}}"#,
+            "    enabled: false\n    command: a\n    args: [\"b\"]\n    env:\n      C: \"d\"\n",
+        ),
+    ] {
+        let (_, registry, notes) = moved(id, theirs, None);
+        let registry = registry.unwrap_or_else(|| panic!("{id}: {notes:?}"));
+        let expected = format!("mcp_servers:\n  a:\n{expected}");
+        assert!(registry.ends_with(&expected), "{id}: {registry}");
+    }
 }

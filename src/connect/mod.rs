@@ -12,11 +12,19 @@ mod document;
 mod elsewhere;
 mod entry;
 pub mod file;
+mod import;
+pub mod inherited;
+mod line;
+mod link;
 mod migrate;
 mod missing_values;
 pub mod own_file;
+mod reader;
 mod registry;
 mod snippet;
+mod spelling;
+mod switches;
+mod to_vault;
 
 use std::path::{Path, PathBuf};
 
@@ -27,8 +35,11 @@ use config_import::ownership::{URL_KEYS, is_ours};
 use document::Edit;
 pub use entry::Gateway;
 use file::Snapshot;
+pub use import::import;
+pub(crate) use line::is_url;
 pub use migrate::Registry;
 pub use registry::Offer;
+pub use to_vault::MovedSecrets;
 
 use crate::config::{self, import as config_import};
 pub use diff::{diff, public_diff};

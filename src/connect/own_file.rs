@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 use super::registry::{self, Offer};
-use super::{Client, ClientFile, Error, FileChange, migrate, missing_values, snippet, unchanged};
+use super::{Client, ClientFile, Error, FileChange, inherited, migrate, missing_values, snippet, unchanged};
 use crate::config::Config;
 use crate::config::import::json::{Json, Members};
 use settings::expand::Lookup;
@@ -62,19 +62,7 @@ impl Offer {
             entry.push((key.to_owned(), Json::Object(pairs.collect())));
         }
         let servers = vec![(name.to_owned(), Json::Object(entry))];
-        Self {
-            source: "the command line".to_owned(),
-            inputs: None,
-            servers,
-            refused: Vec::new(),
-            is_own: false,
-            is_typed: true,
-        }
-    }
-
-    /// Marks the servers as pasted: nobody typed their references.
-    pub fn pasted(self) -> Self {
-        Self { is_typed: false, ..self }
+        Self { is_typed: true, ..Self::of("the command line", servers) }
     }
 
     /// The servers in a pasted text. `name` selects one, or names the only one. `source` is the name of the text.
@@ -144,12 +132,18 @@ fn addition(
     let path = now.path.clone();
     let mut text = begin.unwrap_or(&now.before).to_owned();
     let (mut refused, mut notes) = (Vec::new(), Vec::new());
+    let inherited = inherited::here(environment);
     for offer in offers {
         let failed = |reason| Error::Unchanged { path: path.clone(), reason };
-        let added = registry::add(&text, offer).map_err(failed)?;
+        let added = registry::add(&text, offer, &inherited).map_err(failed)?;
         text = added.after;
         refused.extend(added.refused);
-        notes.extend(added.notes);
+        for note in added.notes {
+            // Each client has the same note about variables.
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
     }
     if begin == Some(text.as_str()) {
         text.push_str(NO_SERVERS);

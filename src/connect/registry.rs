@@ -9,11 +9,14 @@ use std::env::VarError;
 use std::path::Path;
 
 use super::document::{self, ServersPlace, Syntax, yaml};
+use super::inherited;
+use super::spelling::{with_passed, without_passed};
 use crate::config::Config;
-use crate::config::import::json::{Json, Members};
+use crate::config::import::json::{Json, Members, member};
 use crate::config::import::yaml::block;
-use crate::config::import::{self, Imported};
+use crate::config::import::{self, Imported, near_names};
 use settings::{nearest, one_line};
+use upstream::config::server_name;
 
 const SERVERS: &str = "mcp_servers";
 const PLACE: ServersPlace = ServersPlace { format: Syntax::Yaml, key: &[SERVERS] };
@@ -32,6 +35,23 @@ pub struct Offer {
     pub(super) is_own: bool,
     /// Whether the operator typed them as arguments, so that they may name secrets of the vault.
     pub(super) is_typed: bool,
+    /// Whether they are of a client, so that one whose name is taken gets a near name. A name that a person wrote stays.
+    pub(super) is_of_client: bool,
+}
+
+impl Offer {
+    /// Servers that nobody typed.
+    pub(super) fn of(source: &str, servers: Members) -> Self {
+        Self {
+            source: source.to_owned(),
+            inputs: None,
+            servers,
+            refused: Vec::new(),
+            is_own: false,
+            is_typed: false,
+            is_of_client: false,
+        }
+    }
 }
 
 /// A text with more servers.
@@ -47,27 +67,60 @@ pub(super) struct Added {
     pub(super) notes: Vec<String>,
 }
 
-/// Adds the servers of `offer` to the text `before`.
-pub(super) fn add(before: &str, offer: &Offer) -> Result<Added, String> {
+/// Adds the servers of `offer` to the text `before`. Programs get the variables `inherited`.
+pub(super) fn add(before: &str, offer: &Offer, inherited: &[String]) -> Result<Added, String> {
     let present = PLACE.parse(before)?;
     let refused = offer.refused.clone();
     let mut added = Added { after: before.to_owned(), names: Vec::new(), refused, notes: Vec::new() };
     let mut new = Members::new();
-    for server in &offer.servers {
-        match judge(offer, server, &present) {
+    for (name, server) in &offer.servers {
+        match judge(offer, (name, server), &present) {
             Ok(verdict) => {
-                added.names.push(server.0.clone());
-                new.extend((verdict == Verdict::New).then(|| server.clone()));
+                added.names.push(name.clone());
+                match verdict {
+                    Verdict::Same => {}
+                    Verdict::New => new.push((name.clone(), server.clone())),
+                    Verdict::NewAs { taken, near } => {
+                        added.notes.push(format!(
+                            "{}: it is called `{near}` here, because the file has another `{taken}`",
+                            one_line(name)
+                        ));
+                        new.push((near, server.clone()));
+                    }
+                }
             }
-            Err(reason) => added.refused.push((server.0.clone(), reason)),
+            Err(reason) => added.refused.push((name.clone(), reason)),
         }
     }
     if !new.is_empty() {
+        let passed = not_passed_yet(&present, inherited);
+        let is_passed = |(_, server): &mut (String, Json)| with_passed(server, &passed);
+        let count = if offer.is_own {
+            0
+        } else {
+            new.iter_mut().filter_map(|one| is_passed(one).then_some(())).count()
+        };
         let imported = convert(offer, new)?;
         added.after = document::with_unix_lines(before, |text| merged(text, &imported))?;
-        added.notes = imported.notes;
+        added.notes.extend(imported.notes);
+        added.notes.extend((count > 0).then(|| inherited::note(&passed)));
     }
     Ok(added)
+}
+
+/// Returns the variables for programs of a file, whose own list of the same takes precedence if it has them all.
+fn not_passed_yet(present: &Json, inherited: &[String]) -> Vec<String> {
+    let Json::Object(root) = present else { return inherited.to_vec() };
+    let usual: Vec<String> = match member(root, "default_pass_env") {
+        Some(Json::List(items)) => items.iter().filter_map(Json::text).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    if inherited.iter().all(|name| usual.contains(name)) {
+        return Vec::new();
+    }
+    // The list of a server replaces that of the file.
+    let further = inherited.iter().filter(|name| !usual.contains(name)).cloned();
+    usual.iter().cloned().chain(further).collect()
 }
 
 /// Returns the text `before` without the servers `names`.
@@ -97,33 +150,46 @@ fn others(root: &Json) -> Vec<&(String, Json)> {
     members.iter().filter(|(name, _)| name != SERVERS).collect()
 }
 
-#[derive(PartialEq)]
+/// The way in which a server is added.
 enum Verdict {
     /// The configuration file has it.
     Same,
     /// It has no server of this name.
     New,
+    /// It has another server of the name `taken`, and none of the name `near`.
+    NewAs { taken: String, near: String },
 }
 
 /// Decides whether a server can be added.
-fn judge(offer: &Offer, server: &(String, Json), present: &Json) -> Result<Verdict, String> {
-    if let Some(secret) = import::named_secret(&server.1).filter(|_| offer.is_own && !offer.is_typed) {
+fn judge(offer: &Offer, (name, server): (&str, &Json), present: &Json) -> Result<Verdict, String> {
+    if let Some(secret) = import::named_secret(server).filter(|_| offer.is_own && !offer.is_typed) {
         let secret = one_line(&secret);
         return Err(format!(
             "it reads the secret `{secret}` of the vault: write it into the file yourself if that is meant"
         ));
     }
-    let imported = convert(offer, vec![server.clone()])?;
+    let imported = convert(offer, vec![(name.to_owned(), server.clone())])?;
     let parsed = PLACE.parse(&imported.yaml)?;
     let Some((own, value)) = PLACE.entries(&parsed).into_iter().next() else {
         let reason = imported.notes.into_iter().next().unwrap_or_default();
-        return Err(reason.strip_prefix(&format!("{}: ", one_line(&server.0))).unwrap_or(&reason).to_owned());
+        return Err(reason.strip_prefix(&format!("{}: ", one_line(name))).unwrap_or(&reason).to_owned());
     };
-    match PLACE.entries(present).into_iter().find(|(name, _)| *name == own) {
-        None => Ok(Verdict::New),
-        Some((_, there)) if there == value => Ok(Verdict::Same),
-        Some(_) => Err(format!("the configuration file has another server `{own}`")),
+    let entries = PLACE.entries(present);
+    let value = without_passed(value);
+    let there =
+        |name: &str| entries.iter().find(|(other, _)| other == name).map(|(_, entry)| without_passed(entry));
+    // A near name that another server of the offer has is not free.
+    let is_free = |name: &str| offer.servers.iter().all(|(other, _)| server_name(other) != name);
+    for near in near_names(&own) {
+        match there(&near) {
+            Some(entry) if entry == value => return Ok(Verdict::Same),
+            None if near == own => return Ok(Verdict::New),
+            None if is_free(&near) => return Ok(Verdict::NewAs { taken: own.clone(), near }),
+            Some(_) if !offer.is_of_client => break,
+            _ => {}
+        }
     }
+    Err(format!("the configuration file has another server `{own}`"))
 }
 
 /// Whether the reader of the configuration file accepts this server as it is.

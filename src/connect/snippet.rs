@@ -1,23 +1,15 @@
-//! Servers in a text that was pasted from the documentation of a server, in the format of any client.
+//! Servers in a text that was pasted from the documentation of a server: a line, a link, or the format of any client.
 //!
-//! The place of the servers in the text tells the format: every key of the table of clients is known, and a text may also
-//! be one entry alone. A text in the format of the configuration file stays as it is.
-//!
-//! Not here: command lines (`cli::add`), and the conversion (`config::import`).
+//! Not here: the formats (`reader`, `line`, `link`), and the conversion (`config::import`).
 
-use super::clients::{CLIENTS, Reference};
-use super::document::{ServersPlace, Syntax, name_of};
-use super::migrate::common;
-use super::registry::{Offer, is_readable};
-use crate::config::import::json::{self, Json, Members, member};
+use super::link::OneServer;
+use super::reader::{ReadServers, unknown};
+use super::registry::Offer;
+use super::spelling::Dialect;
+use super::{line, link, reader};
+use crate::config::import::json::{Json, Members, member};
 use settings::one_line;
 
-/// Keys of files that no row of the table has: settings of VS Code, in both of their forms.
-const MORE: [&[&str]; 2] = [&["mcp", "servers"], &["mcp.servers"]];
-/// The key of the configuration file, which other clients have too.
-const OWN: &[&str] = &["mcp_servers"];
-/// Members of which every entry has one.
-const TARGETS: [&str; 6] = ["command", "cmd", "url", "httpUrl", "serverUrl", "uri"];
 /// Begins and ends a block of code in Markdown.
 const FENCE: &str = "```";
 
@@ -25,132 +17,57 @@ const FENCE: &str = "```";
 /// text for messages.
 pub(super) fn read(source: &str, text: &str, name: Option<&str>) -> Result<Offer, String> {
     let text = without_fence(text);
-    let (root, format) = parse(&text)?;
-    let FoundServers { key, servers, inputs } = find(&root, name).ok_or_else(unknown)?;
-    let mut servers = match name {
-        None => servers,
-        Some(name) if servers.len() == 1 => {
-            vec![(name.to_owned(), servers.into_iter().next().map_or(Json::Null, |(_, server)| server))]
-        }
-        Some(name) => {
-            let names: Vec<_> = servers.iter().map(|(name, _)| format!("`{}`", one_line(name))).collect();
-            let absent = || format!("it has no server `{}`, but {}", one_line(name), names.join(", "));
-            let found = servers.iter().find(|(other, _)| other == name).cloned().ok_or_else(absent);
-            vec![found?]
-        }
-    };
-    let may_be_own = format != Syntax::Toml && key == Some(OWN) || format == Syntax::Yaml && key.is_none();
-    let is_own = may_be_own && servers.iter().all(is_readable);
-    if !is_own {
-        let reference = reference(format, key);
-        for (_, server) in &mut servers {
-            *server = common(reference, server);
-        }
+    if let Some(one) = link::read(&text).or_else(|| line::read(&text)) {
+        return of_one(source, one?, name);
     }
-    Ok(Offer { source: source.to_owned(), inputs, servers, refused: Vec::new(), is_own, is_typed: false })
+    let ReadServers { servers, inputs, is_own, .. } = reader::read(&text, name, None)?.ok_or_else(unknown)?;
+    let servers = match name {
+        None => servers,
+        Some(name) => vec![selected(servers, name)?],
+    };
+    if servers.is_empty() {
+        return Err(unknown());
+    }
+    Ok(Offer { inputs, is_own, ..Offer::of(source, servers) })
 }
 
-fn unknown() -> String {
-    let mut keys: Vec<_> = CLIENTS.iter().map(|client| format!("`{}`", client.key.join("."))).collect();
-    keys.sort();
-    keys.dedup();
-    format!(
-        "no servers were found in it: expected one of {}, or one entry with its name or with NAME on the command line",
-        keys.join(", ")
-    )
+/// Returns the server `name`, or the only one with this name.
+fn selected(mut servers: Members, name: &str) -> Result<(String, Json), String> {
+    if let [_] = servers.as_slice() {
+        return servers.pop().map(|(_, server)| (name.to_owned(), server)).ok_or_else(unknown);
+    }
+    let names: Vec<_> = servers.iter().map(|(name, _)| format!("`{}`", one_line(name))).collect();
+    let absent = || format!("it has no server `{}`, but {}", one_line(name), names.join(", "));
+    servers.into_iter().find(|(other, _)| other == name).ok_or_else(absent)
+}
+
+/// Returns the server of a line or a link. `name` takes precedence over its own.
+fn of_one(source: &str, one: OneServer, name: Option<&str>) -> Result<Offer, String> {
+    let OneServer { name: own, entry, inputs } = one;
+    let name = name.map(str::to_owned).or(own).ok_or_else(|| without_name(&entry))?;
+    let servers = vec![(name, Dialect::UNKNOWN.common(&entry))];
+    Ok(Offer { inputs, ..Offer::of(source, servers) })
+}
+
+/// Says that the server of a line needs a name.
+fn without_name(entry: &Json) -> String {
+    let Json::Object(members) = entry else { return unknown() };
+    let text = |name| member(members, name).and_then(Json::text);
+    if let Some(url) = text("url") {
+        return format!("a URL needs a name: `switchyard add NAME {}`", one_line(url));
+    }
+    let args = match member(members, "args") {
+        Some(Json::List(items)) => items.iter().filter_map(Json::text).collect(),
+        _ => Vec::new(),
+    };
+    let words: Vec<_> = text("command").into_iter().chain(args).collect();
+    format!("a program needs a name: `switchyard add NAME -- {}`", one_line(&words.join(" ")))
 }
 
 /// Returns `text` without the fences of a block of code.
 fn without_fence(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with(FENCE));
     lines.flat_map(|line| [line, "\n"]).collect()
-}
-
-fn parse(text: &str) -> Result<(Json, Syntax), String> {
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(['#', '/']));
-    let first = first.ok_or("it is empty")?;
-    let read =
-        |format: Syntax, text: &str| ServersPlace { format, key: &[] }.parse(text).map(|root| (root, format));
-    if first.starts_with('[') {
-        read(Syntax::Toml, text)
-    } else if first.starts_with('{') {
-        read(Syntax::Json, text)
-    } else if first.starts_with('"') {
-        // Members of an object without its braces, as many pages show an entry.
-        let whole = format!("{{{}}}", text.trim().trim_end_matches(','));
-        json::read(&whole).map(|root| (root, Syntax::Json)).map_err(|error| error.to_string())
-    } else {
-        read(Syntax::Yaml, text)
-    }
-}
-
-/// Servers in a text.
-struct FoundServers {
-    /// The keys that lead to them, unless the text is entries alone.
-    key: Option<&'static [&'static str]>,
-    servers: Members,
-    inputs: Option<Json>,
-}
-
-fn find(root: &Json, name: Option<&str>) -> Option<FoundServers> {
-    let keys = MORE.into_iter().chain(CLIENTS.iter().map(|client| client.key));
-    let at_key = keys.filter_map(|key| {
-        let (parent, value) = below(root, key)?;
-        let servers = entries(value)?;
-        Some(FoundServers { key: Some(key), servers, inputs: member(parent, "inputs").cloned() })
-    });
-    at_key.into_iter().next().or_else(|| {
-        let servers = alone(root, name)?;
-        Some(FoundServers { key: None, servers, inputs: None })
-    })
-}
-
-/// Returns the value at `key`, and the object around it.
-fn below<'j>(root: &'j Json, key: &[&str]) -> Option<(&'j Members, &'j Json)> {
-    let (first, rest) = key.split_first()?;
-    let Json::Object(members) = root else { return None };
-    let value = member(members, first)?;
-    if rest.is_empty() { Some((members, value)) } else { below(value, rest) }
-}
-
-/// Returns the servers in a mapping, or in a list whose items have names.
-fn entries(value: &Json) -> Option<Members> {
-    match value {
-        Json::Object(members) if !members.is_empty() => Some(members.clone()),
-        Json::List(items) if !items.is_empty() => {
-            items.iter().map(|item| Some((name_of(item)?.to_owned(), item.clone()))).collect()
-        }
-        _ => None,
-    }
-}
-
-/// Returns entries that are the whole text: one without a name, or some with their names.
-fn alone(root: &Json, name: Option<&str>) -> Option<Members> {
-    let is_entry = |value: &Json| match value {
-        Json::Object(members) => TARGETS.iter().any(|target| member(members, target).is_some()),
-        _ => false,
-    };
-    if is_entry(root) {
-        let name = name.or_else(|| name_of(root))?;
-        return Some(vec![(name.to_owned(), root.clone())]);
-    }
-    match root {
-        Json::Object(members) if !members.is_empty() && members.iter().all(|(_, value)| is_entry(value)) => {
-            Some(members.clone())
-        }
-        _ => None,
-    }
-}
-
-/// Returns how the clients with this format refer to a variable, if their way is not that of most.
-fn reference(format: Syntax, key: Option<&[&str]>) -> Reference {
-    let is_like = |other: Syntax| other == format || (format, other) == (Syntax::Yaml, Syntax::YamlList);
-    let rows = CLIENTS.iter().filter(|client| Some(client.key) == key && is_like(client.format));
-    let is_odd = |reference: &Reference| match reference {
-        Reference::Between(before, _) => !matches!(*before, "${" | "${env:"),
-        _ => false,
-    };
-    rows.map(|client| client.reference).find(is_odd).unwrap_or(Reference::Unknown)
 }
 
 #[cfg(test)]

@@ -1,15 +1,18 @@
 //! Texts in the formats of clients.
 
 use super::*;
+use crate::connect::clients::{CLIENTS, Reference};
 use crate::connect::clients::{Client, Http};
 use crate::connect::document::Edit;
+use crate::connect::document::{ServersPlace, Syntax};
+use crate::connect::reader::OWN;
 use crate::connect::{Gateway, registry};
 
 const PLACE: ServersPlace = ServersPlace { format: Syntax::Yaml, key: OWN };
 
 /// The servers that `text` becomes in the configuration file.
 fn entries(text: &str, name: Option<&str>) -> Result<Vec<(String, Json)>, String> {
-    let added = registry::add("", &read("snippet", text, name)?)?;
+    let added = registry::add("", &read("snippet", text, name)?, &[])?;
     assert!(added.refused.is_empty(), "{text}\n{:?}", added.refused);
     let root = PLACE.parse(&added.after)?;
     Ok(PLACE.entries(&root).into_iter().map(|(name, entry)| (name, entry.clone())).collect())

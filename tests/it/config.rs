@@ -243,12 +243,12 @@ fn the_program_answers_and_exits_as_documented() {
     assert_eq!(program(&["chek"]).0, Some(2));
 
     let (code, out, err) = program(&["import", "import/cursor.json"]);
-    assert_eq!((code, err.lines().count()), (Some(0), 5), "{err}");
+    assert_eq!((code, err.lines().count()), (Some(0), 4), "{err}");
     assert!(out.contains("\nmcp_servers:\n  github:\n"), "{out}");
-    assert!(err.starts_with("import/cursor.json: docs: not taken over: `envFile`\n"), "{err}");
+    assert!(err.starts_with("import/cursor.json: both: not taken over: `command`, `args`\n"), "{err}");
     let (code, out, err) = program(&["import", "good/empty.yaml"]);
     assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(err.starts_with("good/empty.yaml:1:") && err.contains("this is not valid JSON"), "{err}");
+    assert!(err.starts_with("good/empty.yaml:1:") && err.contains("it is empty"), "{err}");
     assert_eq!(program(&["import", "absent.json"]).0, Some(2));
 }
 
@@ -322,6 +322,7 @@ fn any_field() -> impl Strategy<Value = &'static str> {
         "env",
         "cwd",
         "pass_env",
+        "env_file",
         "headers",
         "auth",
         "tools",

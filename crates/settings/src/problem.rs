@@ -57,6 +57,8 @@ pub struct Problems {
     found: RefCell<Vec<Problem>>,
     /// Whether further ones were left out.
     is_cut: Cell<bool>,
+    /// Whether the files that the document names are not read.
+    skips_files: bool,
     /// The record of the readers, if they are asked for one.
     recorded: Option<RefCell<Recorded>>,
 }
@@ -65,6 +67,15 @@ impl Problems {
     /// A list that records what the readers of [`Setting::any`](crate::Setting::any) expect.
     pub fn recording() -> Self {
         Self { recorded: Some(RefCell::default()), ..Self::default() }
+    }
+
+    /// A list for a document that is checked before the files that it names are there.
+    pub fn without_files() -> Self {
+        Self { skips_files: true, ..Self::default() }
+    }
+
+    pub(super) const fn skips_files(&self) -> bool {
+        self.skips_files
     }
 
     /// Returns what readers expect.

@@ -52,6 +52,11 @@ impl<'a> Setting<'a> {
         self.problems.is_recording() && matches!(self.node.value, Value::Unusable)
     }
 
+    /// Whether a file that the document names is read with it.
+    pub fn reads_files(&self) -> bool {
+        !self.problems.skips_files()
+    }
+
     /// Returns the member `name` of a mapping, if it is there.
     pub fn member(&self, name: &str) -> Option<Self> {
         let Value::Map(entries) = &self.node.value else { return self.any_part(name) };

@@ -4,6 +4,7 @@
 //! checks again.
 
 mod builtin;
+mod env_file;
 mod lifecycle;
 mod network;
 mod parse;

@@ -9,6 +9,7 @@
 //! Not here: what is wrong with the file (`config`), a server (`upstream`), or the file of a client (`connect`).
 
 mod address;
+mod certificates;
 mod clients;
 mod clock;
 mod configuration;
@@ -60,6 +61,7 @@ const CHECKS: &[DoctorCheck] = &[
     DoctorCheck { name: "gateway", run: gateway::check },
     DoctorCheck { name: "programs", run: programs::check },
     DoctorCheck { name: "proxy", run: proxy::check },
+    DoctorCheck { name: "certificates", run: certificates::check },
     DoctorCheck { name: "servers", run: servers::check },
     DoctorCheck { name: "clock", run: clock::check },
     DoctorCheck { name: "clients", run: clients::check },

@@ -74,6 +74,8 @@ fn fix(server: &upstream::Config, state: State, reason: &str) -> Option<String> 
             secret = secret_name(name)
         )),
         _ if NO_ENDPOINT.iter().any(|word| reason.contains(word)) => usual_url(server),
+        // The reason says what a program needs, which does not inherit the authorities of Switchyard.
+        _ if stdio(server).is_some() => None,
         _ => REASONS.iter().find(|(word, _)| reason.contains(word)).map(|(_, fix)| (*fix).to_owned()),
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn unwrapped(members: &Members) -> Option<Members> {
         return None;
     }
     let is_of_program =
-        |name: &str| matches!(name, "command" | "args" | "env" | "type" | "transport" | "url");
+        |name: &str| matches!(name, "command" | "args" | "env" | "pass_env" | "type" | "transport" | "url");
     let mut server: Members = members.iter().filter(|(name, _)| !is_of_program(name)).cloned().collect();
     if is_sse {
         server.push(("type".to_owned(), Json::Text("sse".to_owned())));

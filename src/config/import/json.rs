@@ -126,11 +126,6 @@ pub(crate) fn member<'j>(members: &'j Members, name: &str) -> Option<&'j Json> {
     members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
-/// Whether `text` is meant to be JSON: an object, a list or a comment begins it, or nothing is in it.
-pub(crate) fn begins(text: &str) -> bool {
-    text.trim_start().chars().next().is_none_or(|first| "{[/".contains(first))
-}
-
 /// Reads `text`.
 pub(crate) fn read(text: &str) -> Result<Json, Error> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &SYNTAX).map_err(|error| {

@@ -1,20 +1,23 @@
-//! Converts the configuration of an MCP client (JSON) or another program (YAML) to a configuration file.
+//! Converts the configuration of an MCP client, or of another program, to a configuration file.
 //!
-//! It reads `mcpServers` (Claude Desktop, Claude Code, Cursor, Gemini CLI, Windsurf), those of one folder (Claude
-//! Code), and `servers` with `inputs` (VS Code). It also reads the files of other MCP servers (`programs`). The caller
-//! reads the file and prints the result.
+//! The servers of a client have the common spelling (`connect::spelling`), which all formats are read into, together with
+//! `inputs` (VS Code) and those of one folder (Claude Code). It also converts the files of other MCP servers (`programs`). The
+//! caller reads the file and prints the result.
 //!
 //! Invariants: [`super::Config`] can read the output, and it has the same meaning. Everything that is not imported gets
 //! a note. A server that cannot be imported does not affect the others. No note quotes a value that may be a secret.
 //! Secrets of the input are copied to the YAML unchanged.
 
 mod bridge;
+mod filters;
 pub(crate) mod json;
 pub(crate) mod ownership;
 mod programs;
 mod projects;
 mod references;
+pub(crate) mod secrets;
 mod server;
+pub(crate) mod times;
 pub(crate) mod yaml;
 
 use std::collections::BTreeSet;
@@ -23,14 +26,15 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use json::{Json, Members};
+pub(crate) use programs::import as of_program;
 pub use projects::Folder;
 use projects::Projects;
 use references::References;
 use url::Url;
 
 use super::Config;
-use settings::document::{self, MAX_BYTES};
-use settings::{Mark, Problems, one_line};
+use settings::document::MAX_BYTES;
+use settings::{Mark, one_line};
 use upstream::config::{MAX_SERVER_NAME, server_name};
 
 /// Largest file that is read, in bytes. Clients store other data in their files too.
@@ -73,34 +77,15 @@ impl Error {
     }
 }
 
-/// Converts `content` to a configuration file, with the servers for `folder`, and without entries that lead to Switchyard at
-/// `gateway`. `source` is the name of the input file in a comment.
-pub fn import(source: &str, content: &[u8], folder: Folder<'_>, gateway: &Url) -> Result<Imported, Error> {
-    let text = text_of(content)?;
-    let is_json = json::begins(text);
-    let root = match if is_json { json::read(text)? } else { of_yaml(text)? } {
-        Json::Object(members) => members,
-        other => return Err(Error::whole(format!("this is {}, expected an object", other.kind()), None)),
-    };
-    let is_of_client = |(name, _): &(String, Json)| matches!(name.as_str(), "mcpServers" | "servers");
-    if is_json || root.iter().any(is_of_client) {
-        of_client(source, &root, folder, Some(gateway), false)
-    } else {
-        programs::import(source, &root)
-    }
-}
-
-/// Parses a YAML file; variables are not expanded.
-fn of_yaml(text: &str) -> Result<Json, Error> {
-    if text.len() > MAX_BYTES {
-        return Err(Error::whole(format!("the file is larger than {MAX_BYTES} bytes"), None));
-    }
-    let problems = Problems::default();
-    let document = document::parse(text, &problems);
-    match problems.sorted().into_iter().next() {
-        None => Ok(document.root.into()),
-        Some(problem) => Err(Error { mark: problem.mark, message: problem.message, hint: None }),
-    }
+/// Converts the file of a client with the common spelling: `mcpServers`, `inputs`, and the servers for `folder` in `projects`.
+/// Entries that lead to Switchyard at `gateway` are left out. `source` is the name of the file in a comment.
+pub(crate) fn of_file(
+    source: &str,
+    root: &Members,
+    folder: Folder<'_>,
+    gateway: &Url,
+) -> Result<Imported, Error> {
+    of_client(source, root, folder, Some(gateway), false)
 }
 
 /// Converts servers that were already read: the `mcpServers` of `root`, with its `inputs`. Secrets of the vault are
@@ -147,7 +132,11 @@ fn of_client(
     let yaml: Vec<_> = servers.iter().map(convert).collect();
     let yaml = format!("{}mcp_servers:\n{}", all.head(source), yaml.concat());
     let needed = all.references.needed.iter();
-    all.notes.extend(needed.map(|(name, what)| format!("{}: {what}", to_set(name))));
+    let set = |name: &str| match name.strip_prefix(references::SECRET) {
+        Some(secret) => to_set(secret),
+        None => format!("set the variable {name}"),
+    };
+    all.notes.extend(needed.map(|(name, what)| format!("{}: {what}", set(name))));
     if yaml.len() > MAX_BYTES {
         return Err(Error::whole(
             format!("this makes a configuration file of more than {MAX_BYTES} bytes"),
@@ -157,15 +146,13 @@ fn of_client(
     Ok(Imported { yaml, notes: all.notes, servers: all.names.len() })
 }
 
-/// Says how to set what a reference names.
-fn to_set(name: &str) -> String {
-    match name.strip_prefix(references::SECRET) {
-        Some(secret) => format!("set the secret {secret} with `switchyard secret set {secret}`"),
-        None => format!("set the variable {name}"),
-    }
+/// Says how to set the secret `name` of the vault.
+pub(crate) fn to_set(name: &str) -> String {
+    format!("set the secret {name} with `switchyard secret set {name}`")
 }
 
-fn text_of(content: &[u8]) -> Result<&str, Error> {
+/// Returns the text of a file without its byte order mark.
+pub(crate) fn text_of(content: &[u8]) -> Result<&str, Error> {
     if content.len() > MAX_JSON {
         let hint = "copy `mcpServers` into a file of its own";
         return Err(Error::whole(format!("the file is larger than {MAX_JSON} bytes"), Some(hint)));
@@ -188,11 +175,11 @@ fn parts<'j>(root: &'j Members, folder: Folder<'_>, notes: &mut Vec<String>) -> 
     let mut is_one = projects.selected.is_some();
     for (name, value) in root {
         match (name.as_str(), value) {
-            ("mcpServers" | "servers", Json::Object(members)) => {
+            ("mcpServers", Json::Object(members)) => {
                 is_one = true;
                 servers.extend(members);
             }
-            ("mcpServers" | "servers", _) => {
+            ("mcpServers", _) => {
                 return Err(Error::whole(format!("`{name}` is {}, expected an object", value.kind()), None));
             }
             ("inputs", Json::List(items)) => inputs = items,
@@ -212,8 +199,7 @@ fn parts<'j>(root: &'j Members, folder: Folder<'_>, notes: &mut Vec<String>) -> 
     if !elsewhere.is_empty() {
         return Err(Error::whole(format!("there are only {elsewhere}"), None));
     }
-    let hint = "a file of Claude Desktop, Claude Code or Cursor has the first, one of VS Code the second";
-    Err(Error::whole("neither `mcpServers` nor `servers` stands in it", Some(hint)))
+    Err(Error::whole("it has no servers", None))
 }
 
 /// Servers converted so far.
@@ -262,14 +248,7 @@ impl All<'_> {
 
     /// Returns `name`, or a similar valid name that no other server has.
     fn own_name(&mut self, name: &str) -> String {
-        let valid = server_name(name);
-        let numbered = |number: u64| {
-            let end = format!("-{number}");
-            let room = valid.len().min(MAX_SERVER_NAME.saturating_sub(end.len()));
-            format!("{}{end}", &valid[..room])
-        };
-        let mut all = std::iter::once(valid.clone()).chain((2..).map(numbered));
-        let own = all.find(|own| !self.names.contains(own)).unwrap_or_default();
+        let own = near_names(&server_name(name)).find(|own| !self.names.contains(own)).unwrap_or_default();
         self.names.insert(own.clone());
         if own != name {
             self.notes.push(format!("{}: it is called `{own}` now", one_line(name)));
@@ -290,6 +269,16 @@ impl All<'_> {
         }
         head
     }
+}
+
+/// Returns `valid`, and then the names near it: `valid-2` and so on.
+pub(crate) fn near_names(valid: &str) -> impl Iterator<Item = String> {
+    let numbered = |number: u64| {
+        let end = format!("-{number}");
+        let room = valid.len().min(MAX_SERVER_NAME.saturating_sub(end.len()));
+        format!("{}{end}", &valid[..room])
+    };
+    std::iter::once(valid.to_owned()).chain((2..).map(numbered))
 }
 
 /// Returns why a configuration file would be refused, if it would be. Relative paths are resolved against `base`.

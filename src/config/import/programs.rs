@@ -37,7 +37,7 @@ const OWN: [&str; 15] = [
 const KEY_ID: &str = "imported";
 
 /// Makes a file of `root`; `source` is what a comment in it calls the file.
-pub(super) fn import(source: &str, root: &Members) -> Result<Imported, Error> {
+pub(crate) fn import(source: &str, root: &Members) -> Result<Imported, Error> {
     let mut file = File::default();
     for (name, value) in root {
         file.add(&[name], value);

@@ -7,12 +7,10 @@
 
 use std::fmt::Write as _;
 
-use url::Url;
-
 use super::bridge;
 use super::json::{Json, Members};
-use super::references::{References, TextUsage, Translated, has_reference};
-use super::yaml;
+use super::references::{References, TextUsage, Translated};
+use super::{filters, secrets, times, yaml};
 use settings::one_line;
 use upstream::config::is_reserved_header;
 
@@ -20,6 +18,9 @@ use upstream::config::is_reserved_header;
 const URLS: [&str; 3] = ["httpUrl", "serverUrl", "url"];
 /// Limit of names in one sentence.
 const MAX_NAMED: usize = 20;
+
+/// Members of a server that were not read yet.
+pub(super) type Unread<'j> = Vec<(&'j str, &'j Json)>;
 
 /// A converted server.
 pub(super) struct Draft {
@@ -58,8 +59,7 @@ pub(super) fn draft(members: &Members, references: &mut References<'_>) -> Resul
 
 /// A server during conversion.
 struct Reader<'j, 'r, 'f> {
-    /// Members that were not read yet.
-    left: Vec<(&'j str, &'j Json)>,
+    left: Unread<'j>,
     references: &'r mut References<'f>,
     yaml: String,
     remarks: Vec<String>,
@@ -91,7 +91,8 @@ impl<'j> Reader<'j, '_, '_> {
             Some(description) => self.line("description", description)?,
             None => {}
         }
-        self.timeout();
+        self.times(kind == Kind::Stdio);
+        self.yaml.push_str(&filters::take(&mut self.left));
         if kind == Kind::Stdio {
             return self.stdio();
         }
@@ -114,35 +115,55 @@ impl<'j> Reader<'j, '_, '_> {
         }
     }
 
-    /// Imports `timeout` if its unit follows from its size: clients write seconds or milliseconds.
-    fn timeout(&mut self) {
-        let Some(Json::Number(number)) =
-            self.left.iter().find(|(name, _)| *name == "timeout").map(|(_, v)| v)
-        else {
-            return;
-        };
-        let written = match number.parse::<u64>() {
-            Ok(seconds @ 1..=600) => format!("{seconds}s"),
-            // No client accepts more than an hour in seconds.
-            Ok(milliseconds @ 3_601..=600_000) if milliseconds % 1_000 == 0 => {
-                format!("{}s", milliseconds / 1_000)
-            }
-            Ok(milliseconds @ 3_601..=600_000) => format!("{milliseconds}ms"),
-            _ => return,
-        };
-        self.take("timeout");
-        let _ = writeln!(self.yaml, "    timeout: {written}");
-        self.remarks.push(format!("`timeout`: {number} is read as {written}"));
+    fn times(&mut self, is_program: bool) {
+        let (lines, remarks) = times::take(&mut self.left, is_program);
+        self.yaml.push_str(&lines);
+        self.remarks.extend(remarks);
     }
 
     fn stdio(&mut self) -> Result<(), String> {
         let Some(command) = self.take("command") else {
             return Err("it has neither a `command` nor a `url`".into());
         };
-        self.line("command", command)?;
-        self.args()?;
+        let split = self.split(command);
+        match &split {
+            Some((program, args)) => {
+                self.line("command", program)?;
+                self.arguments(args)?;
+            }
+            None => {
+                self.line("command", command)?;
+                self.args()?;
+            }
+        }
         self.mapping("env")?;
+        self.env_file()?;
+        self.passed()?;
         self.take("cwd").map_or(Ok(()), |cwd| self.line("cwd", cwd))
+    }
+
+    fn env_file(&mut self) -> Result<(), String> {
+        let Some(file) = self.take("env_file") else { return Ok(()) };
+        if file.text().is_some_and(|file| !file.starts_with(['/', '~', '$'])) {
+            self.remarks.push(
+                "`env_file`: a relative path begins at the folder of the configuration file here".into(),
+            );
+        }
+        self.line("env_file", file)
+    }
+
+    /// Imports the names of variables that the program gets.
+    fn passed(&mut self) -> Result<(), String> {
+        let items = match self.take("pass_env") {
+            None => return Ok(()),
+            Some(Json::List(items)) => items,
+            Some(other) => return Err(format!("`pass_env` is {}, expected a list", other.kind())),
+        };
+        let names: Vec<_> = items.iter().filter_map(Json::text).map(str::to_owned).collect();
+        if !names.is_empty() {
+            let _ = writeln!(self.yaml, "    pass_env: {}", yaml::list(&names));
+        }
+        Ok(())
     }
 
     /// Returns the transport: the named one, or one that follows from the members. As in the
@@ -177,28 +198,41 @@ impl<'j> Reader<'j, '_, '_> {
     fn line(&mut self, name: &str, value: &Json) -> Result<(), String> {
         let text = self.text(name, value)?;
         let _ = writeln!(self.yaml, "    {name}: {}", yaml::scalar(&text));
-        if name == "url" && value.text().is_some_and(has_credentials) {
-            self.secrets.push("url".into());
+        if name == "url" {
+            self.judge("url", !secrets::parts("", value.text().unwrap_or_default()).is_empty());
         }
         Ok(())
     }
 
+    /// Returns the program and the arguments of a `command` that is a whole line, as links and some clients have it.
+    fn split(&mut self, command: &Json) -> Option<(Json, Vec<Json>)> {
+        let has_args = |(name, value): &(&str, &Json)| *name == "args" && **value != Json::List(Vec::new());
+        let text = command.text().filter(|_| !self.left.iter().any(has_args))?;
+        let is_line =
+            text.split_once(char::is_whitespace).is_some_and(|(first, _)| !first.contains(['/', '\\']));
+        let mut words = shlex::split(text).filter(|_| is_line)?.into_iter().map(Json::Text);
+        let program = words.next()?;
+        self.take("args");
+        self.remarks.push("`command` is a line: it is split into the program and its arguments".into());
+        Some((program, words.collect()))
+    }
+
     fn args(&mut self) -> Result<(), String> {
-        let items = match self.take("args") {
-            None => return Ok(()),
-            Some(Json::List(items)) => items,
-            Some(other) => return Err(format!("`args` is {}, expected a list", other.kind())),
-        };
+        match self.take("args") {
+            None => Ok(()),
+            Some(Json::List(items)) => self.arguments(items),
+            Some(other) => Err(format!("`args` is {}, expected a list", other.kind())),
+        }
+    }
+
+    fn arguments(&mut self, items: &[Json]) -> Result<(), String> {
         let mut args = Vec::new();
         let mut option = ""; // the argument before
         for (at, item) in items.iter().enumerate() {
             let path = format!("args[{at}]");
             args.push(self.argument(&path, item, is_before_script(option))?);
             let text = item.text().unwrap_or_default();
-            let (name, value) = text.split_once('=').unwrap_or((option, text));
-            if !value.starts_with('-') {
-                self.judge(&path, name, value);
-            }
+            self.judge(&path, !secrets::in_argument(option, text).is_empty());
             option = if text.starts_with('-') && !text.contains('=') { text } else { "" };
         }
         if !args.is_empty() {
@@ -224,7 +258,7 @@ impl<'j> Reader<'j, '_, '_> {
             } else {
                 let text = self.text(&path, value)?;
                 let _ = writeln!(lines, "      {}: {}", yaml::key(key), yaml::quoted(&text));
-                self.judge(&path, key, value.text().unwrap_or_default());
+                self.judge(&path, !secrets::parts(key, value.text().unwrap_or_default()).is_empty());
             }
         }
         if !lines.is_empty() {
@@ -278,11 +312,9 @@ impl<'j> Reader<'j, '_, '_> {
         translated.text
     }
 
-    /// Notes that `value` may be a secret, judged by its name.
-    fn judge(&mut self, path: &str, name: &str, value: &str) {
-        if (sounds_secret(name) || looks_secret(value)) && is_literal(value) {
-            self.secrets.push(path.to_owned());
-        }
+    /// Notes the place of a secret.
+    fn judge(&mut self, path: &str, is_secret: bool) {
+        self.secrets.extend(is_secret.then(|| path.to_owned()));
     }
 
     fn secret_remark(&self) -> Option<String> {
@@ -308,32 +340,7 @@ pub(super) fn names<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String
     format!("{}{more}", shown.join(", "))
 }
 
-fn sounds_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["key", "token", "secret", "passw", "auth", "credential", "cookie"].iter().any(|word| name.contains(word))
-}
-
-/// Whether `value` begins as the tokens of well-known services do.
-fn looks_secret(value: &str) -> bool {
-    const BEGINNINGS: [&str; 9] =
-        ["sk-", "ghp_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "eyJ", "lin_api_"];
-    BEGINNINGS.iter().any(|beginning| value.starts_with(beginning))
-}
-
 /// Whether the argument after `option` is a script, as after `sh -c` and `bash -lc`.
 fn is_before_script(option: &str) -> bool {
     option.ends_with('c') && option.starts_with('-') && !option.starts_with("--")
-}
-
-/// Whether `value` is a non-empty literal without references.
-fn is_literal(value: &str) -> bool {
-    let is_setting =
-        matches!(value, "true" | "false" | "none") || value.bytes().all(|byte| byte.is_ascii_digit());
-    !is_setting && !has_reference(value)
-}
-
-fn has_credentials(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else { return false };
-    let password = url.password().is_some_and(is_literal);
-    password || url.query_pairs().any(|(name, value)| sounds_secret(&name) && is_literal(&value))
 }

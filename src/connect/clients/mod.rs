@@ -7,7 +7,7 @@
 
 mod rows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::document::{ServersPlace, Syntax};
 pub use rows::CLIENTS;
@@ -33,6 +33,8 @@ pub struct Client {
     pub stdio: StdioEntry,
     /// How an entry refers to a variable of the environment.
     pub reference: Reference,
+    /// The unit of `timeout` in an entry.
+    pub timeout: TimeoutUnit,
     /// Largest length of an entry's name.
     pub max_name: usize,
     /// Characters of an entry's name beside letters and digits.
@@ -144,6 +146,17 @@ pub enum Reference {
     Members(Constants),
 }
 
+/// The unit of `timeout` in an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeoutUnit {
+    /// The client has no such member, or no page says its unit.
+    Unknown,
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
 /// Which file of a client is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
@@ -170,6 +183,14 @@ impl Client {
     /// Finds a client by its name on the command line.
     pub fn find(id: &str) -> Option<&'static Self> {
         CLIENTS.iter().find(|client| client.id == id)
+    }
+
+    /// Finds the client that keeps its servers in a file with this path, in any folder.
+    pub(super) fn of_path(path: &Path) -> Option<&'static Self> {
+        CLIENTS.iter().find(|client| {
+            let mut files = client.user.iter().map(|file| file.path).chain(client.project);
+            files.any(|known| path.ends_with(known))
+        })
     }
 
     /// Returns the file of a scope, if there is one on this system.

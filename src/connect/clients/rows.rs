@@ -2,7 +2,7 @@
 //!
 //! Invariant: a row names its source and the day. A test compares `docs/connect.md` with these rows.
 
-use super::{Base, Client, Constant, EVERYWHERE, Http, Reference, StdioEntry, System, UserFile};
+use super::{Base, Client, Constant, EVERYWHERE, Http, Reference, StdioEntry, System, TimeoutUnit, UserFile};
 use crate::connect::document::Syntax;
 use Constant::{Everything, Name, Number, Text, Variable, Yes};
 
@@ -29,6 +29,7 @@ const COMMON: Client = Client {
     http: Some(URL),
     stdio: COMMAND,
     reference: Reference::Unknown,
+    timeout: TimeoutUnit::Unknown,
     max_name: 64,
     name_marks: "-_",
     source: "",
@@ -55,6 +56,7 @@ pub const CLIENTS: &[Client] = &[
         user: &[home(".aws/amazonq/mcp.json")],
         project: Some(".amazonq/mcp.json"),
         http: None,
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://docs.aws.amazon.com/amazonq/latest/qdeveloper-ug/command-line-mcp-configuration.html",
         verified: false,
         ..COMMON
@@ -108,6 +110,7 @@ pub const CLIENTS: &[Client] = &[
         http: Some(TYPED),
         stdio: TYPED_COMMAND,
         reference: BRACES,
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://docs.anthropic.com/en/docs/claude-code/mcp",
         ..COMMON
     },
@@ -128,6 +131,7 @@ pub const CLIENTS: &[Client] = &[
             "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
         )],
         http: Some(Http { before: &[("type", Text("streamableHttp"))], ..URL }),
+        timeout: TimeoutUnit::Seconds,
         source: "https://docs.cline.bot/mcp/configuring-mcp-servers",
         verified: false,
         ..COMMON
@@ -166,6 +170,7 @@ pub const CLIENTS: &[Client] = &[
         user: &[home(".copilot/mcp-config.json")],
         http: Some(Http { after: &[("tools", Everything)], ..TYPED }),
         stdio: StdioEntry { before: &[("type", Text("local"))], after: &[("tools", Everything)], ..COMMAND },
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
         ..COMMON
     },
@@ -186,6 +191,7 @@ pub const CLIENTS: &[Client] = &[
         http: Some(Http { url: "httpUrl", ..URL }),
         reference: BRACES,
         name_marks: "-",
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://google-gemini.github.io/gemini-cli/docs/tools/mcp-server.html",
         ..COMMON
     },
@@ -213,6 +219,7 @@ pub const CLIENTS: &[Client] = &[
             after: &[("timeout", Number("300"))],
             ..COMMAND
         },
+        timeout: TimeoutUnit::Seconds,
         source: "https://block.github.io/goose/docs/guides/config-files",
         ..COMMON
     },
@@ -233,6 +240,7 @@ pub const CLIENTS: &[Client] = &[
         user: &[home(".hermes/config.yaml")],
         format: Syntax::Yaml,
         key: &["mcp_servers"],
+        timeout: TimeoutUnit::Seconds,
         source: "https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
         ..COMMON
     },
@@ -263,6 +271,7 @@ pub const CLIENTS: &[Client] = &[
         key: &["mcp"],
         http: Some(REMOTE),
         stdio: LOCAL,
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://kilo.ai/docs/automate/mcp/using-in-kilo-code",
         ..COMMON
     },
@@ -293,6 +302,7 @@ pub const CLIENTS: &[Client] = &[
         reference: BRACES,
         max_name: 100,
         name_marks: "-_.",
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://github.com/can1357/oh-my-pi/blob/main/docs/mcp-config.md",
         ..COMMON
     },
@@ -308,6 +318,7 @@ pub const CLIENTS: &[Client] = &[
         http: Some(REMOTE),
         stdio: LOCAL,
         reference: Reference::Between("{env:", "}"),
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://opencode.ai/docs/mcp-servers",
         ..COMMON
     },
@@ -330,6 +341,7 @@ pub const CLIENTS: &[Client] = &[
         http: Some(Http { url: "httpUrl", ..URL }),
         reference: BRACES,
         name_marks: "-",
+        timeout: TimeoutUnit::Milliseconds,
         source: "https://qwenlm.github.io/qwen-code-docs/en/users/features/mcp/",
         ..COMMON
     },
@@ -343,6 +355,7 @@ pub const CLIENTS: &[Client] = &[
         project: Some(".roo/mcp.json"),
         http: Some(STREAMABLE),
         reference: ENV,
+        timeout: TimeoutUnit::Seconds,
         source: "https://docs.roocode.com/features/mcp/using-mcp-in-roo",
         verified: false,
         ..COMMON

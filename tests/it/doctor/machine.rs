@@ -266,3 +266,16 @@ fn a_client_that_leads_elsewhere_is_named_with_the_command_that_corrects_it() {
     write(".cursor/mcp.json", "{");
     DoctorOutput::by(&gateway, &["--offline"]).says("warning", "clients", "cannot be used");
 }
+
+#[test]
+fn programs_that_do_not_get_the_authorities_of_this_machine_are_named() {
+    let registry = Registry::new().command("one", "true", &[]).command("two", "true", &[]);
+    let registry = registry.with("pass_env: [NODE_EXTRA_CA_CERTS]");
+    let gateway = Gateway::of(&registry).env("NODE_EXTRA_CA_CERTS", "/etc/ca.pem");
+    DoctorOutput::by(&gateway, &["--offline"]).finds(
+        "warning",
+        "certificates",
+        "(NODE_EXTRA_CA_CERTS) do not reach these programs: one",
+        "`default_pass_env: [NODE_EXTRA_CA_CERTS]`",
+    );
+}

@@ -44,7 +44,7 @@ const FOREIGN: [(&str, &str); 15] = [
     ("excludeTools", "write `tools: {deny: [NAME]}`"),
     ("alwaysAllow", "clients ask their users before a call; remove the line"),
     ("autoApprove", "clients ask their users before a call; remove the line"),
-    ("envFile", "name the variables under `env:`, or those of Switchyard under `pass_env:`"),
+    ("envFile", "write `env_file:`"),
     ("workingDirectory", "write `cwd:`"),
     ("requests_per_minute", PER_MINUTE),
     ("rate_limit", PER_MINUTE),
@@ -176,6 +176,7 @@ impl Config {
         let mut own = Own::from_fields(&mut fields)?;
         read_other_name(&mut fields, &mut own.breaker);
         fields.finish();
+        let from_files = own.transport.read_from_files();
         let transport = own.transport.complete(setting, kinds, &all.default_pass_env);
         let reached = transport.as_ref().map(|(transport, _)| transport);
         network::refuse_for_programs(reached, setting);
@@ -211,11 +212,17 @@ impl Config {
             tools: own.tools,
             secrets: setting.secrets(),
             // The folder of the file does not count, so the same file on several machines gives the same servers.
-            source: setting.fingerprint().and(&format!("{all:?} {:?}", proxy.bytes())),
-            identity: transport::with_passed(identity, &transport),
+            source: with_files(setting.fingerprint(), &from_files)
+                .and(&format!("{all:?} {:?}", proxy.bytes())),
+            identity: transport::with_passed(with_files(identity, &from_files), &transport),
             transport,
         })
     }
+}
+
+/// Adds what the settings name files for, if there is any.
+fn with_files(fingerprint: Fingerprint, from_files: &str) -> Fingerprint {
+    if from_files.is_empty() { fingerprint } else { fingerprint.and(from_files) }
 }
 
 /// Reads a text that operators see: a variable stays as its reference.

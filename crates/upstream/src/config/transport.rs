@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, header};
+use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::builtin::{Kinds, given};
-use super::{Http, Stdio, Transport, builtin};
+use super::{Http, Stdio, Transport, builtin, env_file};
 use crate::credential::TokenSource;
 use crate::token_file::TokenFile;
 use runtime::secret::{redacted_reference, redacted_url};
@@ -65,9 +66,10 @@ impl TransportKind {
 }
 
 /// The fields of a program.
-const OF_PROGRAMS: [&str; 5] = ["command", "args", "env", "pass_env", "cwd"];
+const OF_PROGRAMS: [&str; 6] = ["command", "args", "env", "env_file", "pass_env", "cwd"];
 /// The fields of all transports. The built-in servers know their own options.
-const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
+const FIELDS: [&str; 10] =
+    ["url", "headers", "auth", "command", "args", "env", "env_file", "pass_env", "cwd", "builtin"];
 
 /// The fingerprint of the settings that decide which server is reached, and with which credential.
 pub(super) fn identity(fields: &Fields<'_>) -> Fingerprint {
@@ -103,6 +105,9 @@ settings! {
         args: Vec<String>, with args;
         /// its environment, in addition to a short list of harmless variables of Switchyard and those of `pass_env`
         env: BTreeMap<String, SecretString>, with env;
+        /// a file with further variables, one `NAME=value` on each line, read with the configuration; `env` takes
+        /// precedence over it. See [variables in a file](servers.md#variables-in-a-file)
+        env_file: env_file::Variables => "none", with env_file::read;
         /// variables of Switchyard's own environment that the program also gets, if they are set, such as `HTTPS_PROXY`
         pass_env: Option<Vec<String>> => "`default_pass_env`", with variables;
         /// the folder in which the program runs
@@ -138,6 +143,11 @@ fn has_unused_program(server: &Setting<'_>) -> bool {
 }
 
 impl OwnTransport {
+    /// A text that changes with the content of `env_file`.
+    pub(super) fn read_from_files(&self) -> Zeroizing<String> {
+        env_file::fingerprint_text(&self.env_file)
+    }
+
     /// Returns the transport and its target; `None` if the settings are not usable. `builtins` are the built-in servers
     /// of the program, and a child process inherits `pass_env` if its settings name none.
     pub(super) fn complete(
@@ -187,9 +197,10 @@ impl OwnTransport {
     }
 
     fn stdio(self, server: &Setting<'_>, usual: &[String]) -> Option<Stdio> {
-        let Self { command, args, env, pass_env, cwd, .. } = self;
+        let Self { command, args, env: own, env_file: mut env, pass_env, cwd, .. } = self;
         server.require("command", "add the program to start, such as `command: npx`");
         let pass_env = pass_env.unwrap_or_else(|| usual.to_vec());
+        env.extend(own);
         Some(Stdio { command: command?, args, env, pass_env, cwd })
     }
 }

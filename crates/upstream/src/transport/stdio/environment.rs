@@ -34,7 +34,7 @@ const CERTIFICATE_FAILURES: [&str; 9] = [
     "signed by unknown authority",
 ];
 /// Variables with which programs trust further authorities.
-const CERTIFICATE_VARIABLES: [&str; 5] =
+pub const CERTIFICATE_VARIABLES: [&str; 5] =
     ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
 
 /// The search path if `PATH` is not set.

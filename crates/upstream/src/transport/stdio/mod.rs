@@ -24,6 +24,8 @@ mod signals;
 mod start;
 mod stderr;
 
+pub use self::environment::CERTIFICATE_VARIABLES;
+
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
