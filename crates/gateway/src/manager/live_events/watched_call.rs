@@ -111,7 +111,7 @@ fn arguments(request: &RoutedRequest, upstream: &Upstream) -> Option<String> {
     Some(shown(&text, upstream))
 }
 
-/// What a failed call says about its failure, with the number of the server's JSON-RPC error.
+/// The text of the error of a failed call, with the number of the server's JSON-RPC error.
 fn text_of(ended: Result<Option<&Reply>, &Error>) -> Option<String> {
     let text = match ended {
         Ok(Some(Err(error))) => format!("{}: {}", error.code(), error.message()),
