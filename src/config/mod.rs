@@ -135,7 +135,7 @@ impl Config {
     }
 
     /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
-    /// matter, and neither do files that it names: the file is valid if it is with one of two values for all of them.
+    /// matter, and neither do files that it names. The file is valid if it is with one of two values for all of them.
     pub fn check(path: &Path, content: &str, environment: &Lookup<'_>) -> Result<(), Error> {
         let with = |value: &'static str| {
             let set = |name: &str| environment(name).or_else(|_| Ok(value.to_owned()));

@@ -71,8 +71,8 @@ impl Hiding {
             let text = &line[range.clone()];
             if is_key {
                 // The value of the first key was judged with the whole line.
-                let is_judged =
-                    !has_key && line[range.end..].trim_matches(['"', '\'', ':', '=', ' ', '[', '{']) != "";
+                let is_judged = !has_key
+                    && !line[range.end..].trim_matches(['"', '\'', ':', '=', ' ', '[', '{']).is_empty();
                 has_key = true;
                 let name = if is_judged || is_comment || is_public_setting(text) { "" } else { text };
                 name.clone_into(&mut self.name);
@@ -129,7 +129,7 @@ fn words(line: &str) -> Vec<Word> {
         };
         let after = line[next..].trim_start();
         let is_key = after.starts_with(':') || after.starts_with("= ");
-        at = next + if line[next..].starts_with(':') { 1 } else { 0 };
+        at = next + usize::from(line[next..].starts_with(':'));
         found.push(Word { range, is_key });
     }
     found

@@ -33,7 +33,7 @@ pub fn import(
         imported.notes.extend((is_passed && imported.servers > 0).then(|| inherited::note(passed)));
         Ok(imported)
     };
-    if let Some(one) = link::read(text).or_else(|| line::read(text).filter(|line| has_name(line))) {
+    if let Some(one) = link::read(text).or_else(|| line::read(text).filter(has_name)) {
         let OneServer { name: own, entry, inputs } = one?;
         let server = (own.unwrap_or_else(|| name.into_owned()), Dialect::UNKNOWN.common(&entry));
         return of_file(members(vec![server], inputs));

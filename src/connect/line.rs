@@ -19,7 +19,7 @@ const CLIENTS: [&str; 9] = ["amp", "claude", "codex", "gemini", "grok", "kiro-cl
 /// Programs with `--add-mcp`.
 const EDITORS: [&str; 5] = ["code", "code-insiders", "codium", "cursor", "windsurf"];
 
-/// What an option of a line is for.
+/// The meaning of an option of a line.
 #[derive(Clone, Copy, PartialEq)]
 enum OptionKind {
     Env,

@@ -233,8 +233,8 @@ fn alone(root: &Json, name: Option<&str>) -> Option<Members> {
     }
 }
 
-/// Returns the dialect of the client, or else that of all clients with this format: their references to variables, if these
-/// differ from those of most clients, and the unit of `timeout`, if all have the same one.
+/// Returns the dialect of the client, or else that of all clients with this format. It has the way in which one of them refers
+/// to variables, if most do it otherwise, and the unit of `timeout`, if it is the same in all.
 fn dialect(format: Syntax, key: Option<&[&str]>, client: Option<&Client>) -> Dialect {
     let is_like = |other: Syntax| other == format || (format, other) == (Syntax::Yaml, Syntax::YamlList);
     let is_one = |client: &&Client| Some(client.key) == key && is_like(client.format);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Gemini CLI, Qwen Code | `mcp.allowed` and `mcp.excluded`, before that `allowMCPServers` and `excludeMCPServers` |
 //! | Claude Code | `disabledMcpServers` and `disabledMcpjsonServers`, of a folder or of a file |
-//! | OpenCode, Kilo Code | `tools`, with `SERVER_TOOL: false` |
+//! | `OpenCode`, Kilo Code | `tools`, with `SERVER_TOOL: false` |
 //!
 //! Sources: the pages of the table of clients, read on 2026-11-28.
 
@@ -45,7 +45,7 @@ fn texts<'j>(root: &'j Members, key: &[&str]) -> Option<Vec<&'j str>> {
     }
 }
 
-/// The tools of `server` that `tools` of OpenCode switches off, which has them behind the name of their server.
+/// The tools of `server` that the member `tools` switches off, where their names follow that of their server.
 fn tools_off(root: &Members, server: &str) -> Vec<Json> {
     let Some(Json::Object(tools)) = member(root, "tools") else { return Vec::new() };
     let plain: String =

@@ -7,8 +7,7 @@
 
 use std::fmt::Write as _;
 
-use super::json::{Json, Members, member};
-use super::server::Unread;
+use super::json::{Json, Members, Unread, member};
 use super::yaml;
 
 /// Members with the only tools. An empty list is a list of no tool, except where that means all.

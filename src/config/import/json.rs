@@ -44,6 +44,9 @@ pub(crate) enum Json {
 /// The members of an object, in the order of the file.
 pub(crate) type Members = Vec<(String, Json)>;
 
+/// Members of a server that were not read yet.
+pub(super) type Unread<'j> = Vec<(&'j str, &'j Json)>;
+
 impl Json {
     /// The name of the kind, for messages.
     pub(crate) const fn kind(&self) -> &'static str {

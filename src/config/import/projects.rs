@@ -113,8 +113,7 @@ mod tests {
     fn imported(root: &Value, is_asked_for: bool) -> Result<(String, Vec<String>), String> {
         let folder = Folder { path: Path::new(PATH), is_asked_for };
         let gateway = url::Url::parse("http://127.0.0.1:8080/mcp").expect("a URL");
-        let found = import("x.json", root.to_string().as_bytes(), folder, &gateway, &[])
-            .map_err(|error| error.to_string())?;
+        let found = import("x.json", root.to_string().as_bytes(), folder, &gateway, &[])?;
         let yaml =
             found.yaml.split_once("mcp_servers:\n").expect("servers").1.replace("\n    command: ", " ");
         Ok((yaml, found.notes))

@@ -1,6 +1,6 @@
 //! Literal secrets in the settings of a server, found by their names and their forms.
 //!
-//! Invariant: a reference to a variable is no secret, and neither is what stands around it.
+//! Invariant: a reference to a variable is no secret, and neither is the text around it.
 
 use std::ops::Range;
 

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use super::bridge;
-use super::json::{Json, Members};
+use super::json::{Json, Members, Unread};
 use super::references::{References, TextUsage, Translated};
 use super::{filters, secrets, times, yaml};
 use settings::one_line;
@@ -18,9 +18,6 @@ use upstream::config::is_reserved_header;
 const URLS: [&str; 3] = ["httpUrl", "serverUrl", "url"];
 /// Limit of names in one sentence.
 const MAX_NAMED: usize = 20;
-
-/// Members of a server that were not read yet.
-pub(super) type Unread<'j> = Vec<(&'j str, &'j Json)>;
 
 /// A converted server.
 pub(super) struct Draft {
@@ -126,15 +123,12 @@ impl<'j> Reader<'j, '_, '_> {
             return Err("it has neither a `command` nor a `url`".into());
         };
         let split = self.split(command);
-        match &split {
-            Some((program, args)) => {
-                self.line("command", program)?;
-                self.arguments(args)?;
-            }
-            None => {
-                self.line("command", command)?;
-                self.args()?;
-            }
+        if let Some((program, args)) = &split {
+            self.line("command", program)?;
+            self.arguments(args)?;
+        } else {
+            self.line("command", command)?;
+            self.args()?;
         }
         self.mapping("env")?;
         self.env_file()?;

@@ -246,9 +246,8 @@ fn places_of_secrets_are_named_and_secrets_are_not() {
 
 #[test]
 fn a_file_that_is_none_is_refused() {
-    let refused = |content: &[u8]| {
-        import("x.json", content, Folder::none(), &gateway()).expect_err("refused").to_string()
-    };
+    let refused =
+        |content: &[u8]| import("x.json", content, Folder::none(), &gateway()).expect_err("refused");
     for (content, expected) in [
         ("[]", "1:1: error: this is a list, expected an object"),
         (

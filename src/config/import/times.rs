@@ -7,8 +7,7 @@
 
 use std::fmt::Write as _;
 
-use super::json::Json;
-use super::server::Unread;
+use super::json::{Json, Unread};
 
 /// The name of `timeout` in milliseconds, where the client is known.
 pub(crate) const TIMEOUT_MS: &str = "timeout_ms";
