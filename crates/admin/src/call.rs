@@ -10,22 +10,17 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
-use super::answer::{Answer, printed};
+use super::answer::Answer;
 use super::body::{self, CallRequest, received};
-use super::call_audit;
 use super::error::finished;
 use super::login_urls::host;
 use super::openapi::CallProblems;
 use super::problem::Problem;
-use super::{Api, authorised, call_stream, json_bytes, view};
+use super::{Api, authorised, call_audit, call_stream, json_bytes, rest_call};
 use auth::{Action, Principal};
-use gateway::manager::{CallResponse, Scope};
-use gateway::{Caller, Gateway};
-use json::Raw;
-use protocol::{Request, RequestId as MessageId, method};
 use runtime::memory::Account;
 use runtime::telemetry::RequestId;
-use upstream::{CallSource, EventSender};
+use upstream::EventSender;
 
 /// Run a tool
 ///
@@ -111,56 +106,12 @@ async fn answer(
         return call_stream::begin(api, principal, (headers, request), id);
     }
     let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
-    let caller = caller(principal, &request, id, None);
+    let caller = rest_call::caller(principal, &request, id, None);
     let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
-    let called = run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
-    let shown = result(&api.gateway, &caller, &called, id);
-    call_audit::ended(record, shown.as_ref().map(|_| &called));
-    Ok(json_bytes(shown?))
-}
-
-/// The client of the call `request`. With `capabilities`, it can answer the server requests that they declare.
-pub(super) fn caller(
-    principal: &Principal,
-    request: &CallRequest,
-    id: RequestId,
-    capabilities: Option<Raw>,
-) -> Caller {
-    let scope = request.server.as_deref().map_or(Scope::All, |server| Scope::Server(server.into()));
-    let source = CallSource { request_id: Some(id), is_rest: true };
-    Caller::of_program(principal.clone(), scope, capabilities).in_request(source)
-}
-
-/// Calls the tool of `request`. Messages of the server before its response go to `event_sender`. `host` is the `Host` of the
-/// request, for the URL of a login, and `meta` the `_meta` of the call.
-pub(super) async fn run(
-    gateway: &Gateway,
-    caller: &Caller,
-    request: CallRequest,
-    host: Option<&str>,
-    meta: Option<&Raw>,
-    event_sender: &EventSender,
-) -> CallResponse {
-    let CallRequest { tool, arguments, timeout, .. } = request;
-    if let Some(called) = gateway.login_called(&caller.principal, (&caller.scope, &tool), host) {
-        return called;
-    }
-    let params = Raw::object(&[("name", &Raw::of(&tool)), ("arguments", &arguments)]);
-    let params = Some(meta.map_or_else(|| params.clone(), |meta| params.with("_meta", meta)));
-    let request = Request { id: MessageId::from_u64(1), method: method::TOOLS_CALL.into(), params };
-    gateway.call_tool(caller, &request, timeout, event_sender).await
-}
-
-/// The result of `called` as its client gets it.
-pub(super) fn result(
-    gateway: &Gateway,
-    caller: &Caller,
-    called: &CallResponse,
-    id: RequestId,
-) -> Result<Bytes, Problem> {
-    let snapshot = gateway.manager().seen_by(Some(&caller.affinity));
-    let tool = view::tool_name(&snapshot, &called.server, &called.subject);
-    printed(called, &tool, id, &caller.principal)
+    let called = rest_call::run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
+    let result = rest_call::result(&api.gateway, &caller, &called, id);
+    call_audit::ended(record, result.as_ref().map(|_| &called));
+    Ok(json_bytes(result?))
 }
 
 #[cfg(test)]

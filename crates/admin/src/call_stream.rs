@@ -29,7 +29,7 @@ use super::call_questions::OpenCall;
 use super::call_stream_data::{Asked, CallStart, Withdrawn};
 use super::login_urls::host;
 use super::problem::Problem;
-use super::{Api, call, call_audit};
+use super::{Api, call_audit, rest_call};
 use auth::Principal;
 use gateway::manager::CallResponse;
 use gateway::{Caller, Gateway};
@@ -65,13 +65,15 @@ pub(super) fn begin(
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
     let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
-    let caller = Arc::new(call::caller(principal, &request, id, Some(capabilities())));
+    let caller = Arc::new(rest_call::caller(principal, &request, id, Some(capabilities())));
     let (gateway, host) = (api.gateway.clone(), host(headers).map(str::to_owned));
     let run = {
         let (gateway, caller) = (gateway.clone(), Arc::clone(&caller));
         let meta = Raw::of(&json!({meta::PROGRESS_TOKEN: 1}));
-        async move { call::run(&gateway, &caller, request, host.as_deref(), Some(&meta), &event_sender).await }
-            .boxed()
+        async move {
+            rest_call::run(&gateway, &caller, request, host.as_deref(), Some(&meta), &event_sender).await
+        }
+        .boxed()
     };
     let first = event("call", Raw::of(&CallStart { call: open.id() }).bytes());
     let ready = VecDeque::from([first]);
@@ -190,7 +192,7 @@ impl Running {
             }
         }
         let ended = ended.and_then(|called| {
-            let result = call::result(&self.gateway, &self.caller, &called, self.id)?;
+            let result = rest_call::result(&self.gateway, &self.caller, &called, self.id)?;
             Ok((called, self.charged("result", &result).map_err(exhausted)?))
         });
         call_audit::ended(self.record.take(), ended.as_ref().map(|(called, _)| called));

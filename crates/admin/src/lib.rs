@@ -42,6 +42,7 @@ mod pages;
 mod printed_lists;
 mod problem;
 mod reload;
+mod rest_call;
 mod server_state;
 mod servers;
 mod view;

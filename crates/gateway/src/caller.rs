@@ -109,10 +109,11 @@ impl Caller {
     pub fn of_program(principal: Principal, scope: Scope, capabilities: Option<Raw>) -> Self {
         let affinity = Affinity::of_program(principal.id().clone(), capabilities.as_ref());
         let reads_both_eras = capabilities.is_none();
-        let (version, log_level) = match reads_both_eras {
-            true => (Version::NEWEST_MODERN, None),
+        let (version, log_level) = if reads_both_eras {
+            (Version::NEWEST_MODERN, None)
+        } else {
             // Server requests of the modern era would end the call.
-            false => (Version::V2025_11_25, Some(LogLevel::Info)),
+            (Version::V2025_11_25, Some(LogLevel::Info))
         };
         let capabilities = capabilities.unwrap_or_else(Raw::empty_object);
         let sender = Sender { capabilities, info: implementation::own_info(), log_level };
