@@ -61,7 +61,7 @@ fn run(
     own_file::first(path, &head, &[], arguments.force, environment)?;
     let offers = offers(arguments, host, streams)?;
     let addition = own_file::first(path, &head, &offers, arguments.force, environment)?;
-    streams.tell(&addition, "left out")?;
+    streams.report_notes(&addition, "left out")?;
     if !streams.agree_to(&[&addition.change], &arguments.writing)? {
         return Ok(());
     }
