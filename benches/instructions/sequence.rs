@@ -15,7 +15,7 @@ pub enum Dialect {
 
 /// The target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum CallTarget {
     /// A tool, by its name, with an argument of 100 bytes.
     Tool(&'static str),
     /// The first page of `tools/list`.
@@ -33,7 +33,7 @@ pub struct Sequence {
     pub offer: Offer,
     /// Whether a reader of the live events is connected.
     pub is_watched: bool,
-    wanted: Wanted,
+    target: CallTarget,
 }
 
 const MODERN: Offer = Offer { is_child: false, is_modern: true, tools: 3, demands: Demands::Nothing };
@@ -45,22 +45,22 @@ const LOGIN: Offer = Offer { demands: Demands::Login, ..MODERN };
 
 /// All sequences.
 pub const SEQUENCES: [Sequence; 11] = [
-    Sequence::new("modern", Dialect::Modern, MODERN, Wanted::Tool("echo")),
-    Sequence::new("legacy", Dialect::Legacy, LEGACY, Wanted::Tool("echo")),
-    Sequence::new("eras", Dialect::Legacy, MODERN, Wanted::Tool("echo")),
-    Sequence::new("rest", Dialect::Rest, MODERN, Wanted::Tool("echo")),
-    Sequence::new("events", Dialect::Modern, MODERN, Wanted::Tool("events")),
-    Sequence::new("tools_500", Dialect::Modern, LARGE, Wanted::Tools),
-    Sequence::new("stdio", Dialect::Modern, CHILD, Wanted::Tool("echo")),
-    Sequence::new("kib_64", Dialect::Modern, MODERN, Wanted::Tool("big")),
-    Sequence::new("bearer", Dialect::Modern, BEARER, Wanted::Tool("echo")),
-    Sequence::new("oauth", Dialect::Modern, LOGIN, Wanted::Tool("echo")),
-    Sequence::new("watched", Dialect::Modern, MODERN, Wanted::Tool("echo")).watched(),
+    Sequence::new("modern", Dialect::Modern, MODERN, CallTarget::Tool("echo")),
+    Sequence::new("legacy", Dialect::Legacy, LEGACY, CallTarget::Tool("echo")),
+    Sequence::new("eras", Dialect::Legacy, MODERN, CallTarget::Tool("echo")),
+    Sequence::new("rest", Dialect::Rest, MODERN, CallTarget::Tool("echo")),
+    Sequence::new("events", Dialect::Modern, MODERN, CallTarget::Tool("events")),
+    Sequence::new("tools_500", Dialect::Modern, LARGE, CallTarget::Tools),
+    Sequence::new("stdio", Dialect::Modern, CHILD, CallTarget::Tool("echo")),
+    Sequence::new("kib_64", Dialect::Modern, MODERN, CallTarget::Tool("big")),
+    Sequence::new("bearer", Dialect::Modern, BEARER, CallTarget::Tool("echo")),
+    Sequence::new("oauth", Dialect::Modern, LOGIN, CallTarget::Tool("echo")),
+    Sequence::new("watched", Dialect::Modern, MODERN, CallTarget::Tool("echo")).watched(),
 ];
 
 impl Sequence {
-    const fn new(name: &'static str, dialect: Dialect, offer: Offer, wanted: Wanted) -> Self {
-        Self { name, dialect, offer, is_watched: false, wanted }
+    const fn new(name: &'static str, dialect: Dialect, offer: Offer, target: CallTarget) -> Self {
+        Self { name, dialect, offer, is_watched: false, target }
     }
 
     const fn watched(self) -> Self {
@@ -77,11 +77,11 @@ impl Sequence {
         if self.dialect != Dialect::Modern {
             return String::new();
         }
-        match self.wanted {
-            Wanted::Tool(name) => {
+        match self.target {
+            CallTarget::Tool(name) => {
                 format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {name}\r\n")
             }
-            Wanted::Tools => "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/list\r\n".to_owned(),
+            CallTarget::Tools => "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/list\r\n".to_owned(),
         }
     }
 
@@ -89,17 +89,17 @@ impl Sequence {
     pub fn request(self, id: u64) -> String {
         let message = format!("{id:-<100}");
         let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"}}"#;
-        match (self.dialect, self.wanted) {
-            (Dialect::Modern, Wanted::Tool(name)) => format!(
+        match (self.dialect, self.target) {
+            (Dialect::Modern, CallTarget::Tool(name)) => format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"}},{meta}}}}}"#
             ),
-            (Dialect::Legacy, Wanted::Tool(name)) => format!(
+            (Dialect::Legacy, CallTarget::Tool(name)) => format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"}}}}}}"#
             ),
-            (Dialect::Rest, Wanted::Tool(name)) => {
+            (Dialect::Rest, CallTarget::Tool(name)) => {
                 format!(r#"{{"server":"bench","tool":"{name}","arguments":{{"message":"{message}"}}}}"#)
             }
-            (_, Wanted::Tools) => {
+            (_, CallTarget::Tools) => {
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{{meta}}}}}"#)
             }
         }
@@ -111,10 +111,10 @@ impl Sequence {
             Dialect::Rest => "\"success\":true".to_owned(),
             Dialect::Modern | Dialect::Legacy => format!("\"id\":{id}"),
         };
-        let content = match self.wanted {
-            Wanted::Tool("big") => body.len() > 64 * 1024,
-            Wanted::Tool(_) => body.contains(&format!("\"{id:-<100}\"")),
-            Wanted::Tools => body.matches("\"inputSchema\"").count() > 50,
+        let content = match self.target {
+            CallTarget::Tool("big") => body.len() > 64 * 1024,
+            CallTarget::Tool(_) => body.contains(&format!("\"{id:-<100}\"")),
+            CallTarget::Tools => body.matches("\"inputSchema\"").count() > 50,
         };
         body.contains(&proof) && content
     }

@@ -18,7 +18,7 @@ use crate::load::closed::Caller;
 use crate::process::Process;
 
 /// How long a process may take until it listens, and until a first call succeeds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(20);
 
 /// A process with a listener.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub fn gateway(binary: &Path, config: &str) -> anyhow::Result<Running> {
 }
 
 fn listening(mut process: Process, folder: Option<TempDir>) -> anyhow::Result<Running> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT;
     loop {
         if let Some(address) = process.errors().iter().find_map(|line| address_in(line)) {
             return Ok(Running { address, process, _folder: folder });
@@ -104,10 +104,10 @@ impl Running {
     /// Waits until `call` gets the expected answer.
     pub async fn until_it_answers(&self, call: &Call) -> anyhow::Result<()> {
         let load = Load { address: self.address, call: call.clone(), connections: 1 };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT;
         loop {
             let first = async { Caller::connect(&load, 0).await?.call().await };
-            match tokio::time::timeout(PATIENCE, first).await.context("no answer")? {
+            match tokio::time::timeout(WAIT, first).await.context("no answer")? {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() > deadline => {
                     let errors = self.process.errors().join("\n");

@@ -37,13 +37,13 @@ use options::{Options, Part};
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    if let Some(Part::StdioServer(wanted)) = options.part {
-        return server::stdio::serve(wanted);
+    if let Some(Part::StdioServer(server_options)) = options.part {
+        return server::stdio::serve(server_options);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match &options.part {
-            Some(Part::Server(wanted)) => server::serve(*wanted).await,
+            Some(Part::Server(server_options)) => server::serve(*server_options).await,
             Some(Part::Bare { server }) => bare::http::serve(*server).await,
             Some(Part::BareStdio) => bare::stdio::serve().await,
             Some(Part::Hold(hold)) => scenarios::hold::run(hold).await,

@@ -11,7 +11,7 @@ use crate::options::Pace;
 use crate::stats::{Spread, median};
 
 /// How long answers may arrive after their slice has ended.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT: Duration = Duration::from_mins(1);
 /// How often a slice without a single call is repeated.
 const TRIES: usize = 3;
 
@@ -148,7 +148,7 @@ pub async fn rounds(group: &str, ways: &[Way], pace: Pace) -> anyhow::Result<Vec
 }
 
 async fn visit(load: &Load, pace: Pace, watched: &[u32]) -> anyhow::Result<Visit> {
-    let limit = pace.warm_up + pace.slice + PATIENCE;
+    let limit = pace.warm_up + pace.slice + WAIT;
     for _ in 0..TRIES {
         let sample = closed::run(load, pace.warm_up, pace.slice, watched);
         let sample = tokio::time::timeout(limit, sample).await.context("answers stay away")??;

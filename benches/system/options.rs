@@ -58,9 +58,9 @@ pub struct Options {
 #[derive(Debug, Subcommand)]
 pub enum Part {
     /// Our own MCP server over HTTP
-    Server(server::Wanted),
+    Server(server::ServerOptions),
     /// Our own MCP server over standard input and output
-    StdioServer(server::Wanted),
+    StdioServer(server::ServerOptions),
     /// The bare HTTP pass-through
     Bare {
         /// Where to

@@ -103,7 +103,7 @@ impl CommandStreams<'_> {
     }
 
     /// Says which servers were not taken, and what else there is to know. `left` is the word for those.
-    pub(super) fn tell(&mut self, addition: &Addition, left: &str) -> Result<(), Failure> {
+    pub(super) fn report_notes(&mut self, addition: &Addition, left: &str) -> Result<(), Failure> {
         for (name, reason) in &addition.refused {
             writeln!(self.err, "note: {}: {left}: {reason}", one_line(name))?;
         }

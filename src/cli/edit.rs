@@ -113,7 +113,7 @@ fn add(
     };
     let path = &arguments.file.config;
     let addition = own_file::add(path, &[offer], environment)?;
-    streams.tell(&addition, "not added")?;
+    streams.report_notes(&addition, "not added")?;
     if addition.change.is_empty() {
         if !addition.refused.is_empty() {
             return Err(Failure::Other("nothing was added".into()));

@@ -74,7 +74,7 @@ fn run(
     let mut addition = own_file::first(path, &head, &offers, arguments.force, environment)?;
     let names = moved.as_mut().map(|moved| moved.used_in(&addition.change.after)).unwrap_or_default();
     addition.notes.retain(|note| !names.iter().any(|name| note.starts_with(&to_set(name))));
-    streams.tell(&addition, "left out")?;
+    streams.report_notes(&addition, "left out")?;
     if !streams.agree_to(&[&addition.change], &arguments.writing)? {
         return Ok(());
     }

@@ -136,7 +136,7 @@ async fn warm_all(mut config: manager::Config, err: &mut dyn Write) -> io::Resul
         is_good &= outcome.is_ok();
         bar.done += 1;
         let text = outcome.unwrap_or_else(|reason| reason);
-        bar.tell(&format!("{name}: {text}"), err)?;
+        bar.print_line(&format!("{name}: {text}"), err)?;
     }
     bar.clear(err)?;
     manager.shutdown(CLOSE_TIME).await;
@@ -179,7 +179,7 @@ impl Bar {
         err.flush()
     }
 
-    fn tell(&self, line: &str, err: &mut dyn Write) -> io::Result<()> {
+    fn print_line(&self, line: &str, err: &mut dyn Write) -> io::Result<()> {
         self.clear(err)?;
         writeln!(err, "{}", visible::line(line))?;
         self.show(err)

@@ -127,9 +127,9 @@ fn a_mistake_leaves_the_file_as_it_was() {
                 );
             }
             Err(error) => {
-                let told = error.to_string();
-                assert!(!reason.is_empty() && told.contains(reason), "{told}");
-                assert!(told.ends_with("nothing was changed"), "{told}");
+                let shown = error.to_string();
+                assert!(!reason.is_empty() && shown.contains(reason), "{shown}");
+                assert!(shown.ends_with("nothing was changed"), "{shown}");
             }
         }
         assert_eq!(fs::read_to_string(&path).expect("there"), text);

@@ -87,8 +87,8 @@ struct Client<'a> {
 
 impl Client<'_> {
     async fn calls(&self) {
-        for begun in (0..CALLS).step_by(AT_A_TIME) {
-            join_all((begun..begun + AT_A_TIME).map(|number| self.call(number))).await;
+        for started in (0..CALLS).step_by(AT_A_TIME) {
+            join_all((started..started + AT_A_TIME).map(|number| self.call(number))).await;
         }
     }
 

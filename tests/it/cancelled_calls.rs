@@ -35,7 +35,7 @@ async fn after_a_refused_request_a_client_has_a_process_of_its_own() {
     let (id, _stream) = one.hangs("one", &json!([])).await;
     one.cancel(id).await;
     has_no_calls(&gateway).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let refused = two.call(&json!({"nonce": "two", "asks": true})).await;
     assert_eq!(
         (refused.text.as_str(), refused.asked.len()),
@@ -48,7 +48,7 @@ async fn after_a_refused_request_a_client_has_a_process_of_its_own() {
         assert_eq!((called.text.as_str(), called.asked.as_slice()), ("n|n", &["n".to_owned()][..]));
         assert_eq!(starts(&gateway), processes);
     }
-    assert!(begun.elapsed() < Duration::from_secs(10), "nobody waited: {:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "nobody waited: {:?}", started.elapsed());
 }
 
 /// Has ten clients ask for something that nobody answers, and two others call meanwhile.

@@ -22,12 +22,12 @@ async fn scene(server: &Server, on_change: &str) -> Running {
     gateway
 }
 
-/// Changes the tool at the server, and waits until the gateway shows `wanted` changed tools.
-async fn change(gateway: &Running, server: &Server, wanted: usize) -> Value {
+/// Changes the tool at the server, and waits until the gateway shows `expected` changed tools.
+async fn change(gateway: &Running, server: &Server, expected: usize) -> Value {
     server.change_tools(vec![tool(SECOND), Tool::named("other"), Tool::named("new")]);
     eventually("the change was seen", async || {
         let one = one(gateway).await;
-        (one["changed_tool_count"] == wanted && definition(gateway, "new").await.is_some()).then_some(one)
+        (one["changed_tool_count"] == expected && definition(gateway, "new").await.is_some()).then_some(one)
     })
     .await
 }
@@ -176,12 +176,12 @@ async fn trust_in_the_configuration_file_holds_for_the_next_gateway_too() {
 }
 
 /// A terminal in which `approve` waits for an answer.
-struct Asked {
+struct ApprovePrompt {
     child: std::process::Child,
     shown: std::sync::mpsc::Receiver<String>,
 }
 
-impl Asked {
+impl ApprovePrompt {
     fn start(gateway: &Running, arguments: &str) -> Self {
         use std::io::Read;
         use std::process::{Command, Stdio};
@@ -241,17 +241,17 @@ async fn approve_shows_the_difference_and_approves_nothing_else() {
     assert_eq!(run(&["--yes", "--tool", "add", "--sha256", "00"]).0, Some(1), "another definition");
     assert_eq!(one(&gateway).await["changed_tool_count"], 1);
 
-    let asked = Asked::start(&gateway, "");
-    let shown = asked.until_asked();
+    let prompt = ApprovePrompt::start(&gateway, "");
+    let shown = prompt.until_asked();
     assert!(
         shown.contains(SECOND) && shown.contains("-   \"description\": \"Adds two numbers.\""),
         "{shown}"
     );
-    assert_eq!(asked.answer("n\n"), Some(1));
+    assert_eq!(prompt.answer("n\n"), Some(1));
     assert_eq!(one(&gateway).await["changed_tool_count"], 1);
 
-    let asked = Asked::start(&gateway, "--tool add");
-    asked.until_asked();
+    let prompt = ApprovePrompt::start(&gateway, "--tool add");
+    prompt.until_asked();
     server.change_tools(vec![
         tool("A third one."),
         Tool::named("other"),
@@ -259,12 +259,12 @@ async fn approve_shows_the_difference_and_approves_nothing_else() {
         Tool::named("late"),
     ]);
     eventually("the third one was seen", async || definition(&gateway, "late").await).await;
-    assert_eq!(asked.answer("y\n"), Some(1), "the server changed it again");
+    assert_eq!(prompt.answer("y\n"), Some(1), "the server changed it again");
     assert_eq!(one(&gateway).await["changed_tool_count"], 1);
 
-    let asked = Asked::start(&gateway, "");
-    assert!(asked.until_asked().contains("A third one."));
-    assert_eq!(asked.answer("y\n"), Some(0));
+    let prompt = ApprovePrompt::start(&gateway, "");
+    assert!(prompt.until_asked().contains("A third one."));
+    assert_eq!(prompt.answer("y\n"), Some(0));
     assert_eq!(definition(&gateway, "add").await.expect("listed")["description"], "A third one.");
     assert_eq!(run(&["--yes"]).0, Some(0), "nothing is left to approve");
 }

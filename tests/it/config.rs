@@ -80,8 +80,8 @@ fn compare(path: &Path, found: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&golden, found).expect("can be written");
     }
-    let wanted = std::fs::read_to_string(&golden).unwrap_or_default();
-    assert_eq!(found, wanted, "{} differs; UPDATE_GOLDEN=1 writes it anew", golden.display());
+    let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+    assert_eq!(found, expected, "{} differs; UPDATE_GOLDEN=1 writes it anew", golden.display());
 }
 
 #[test]
@@ -228,14 +228,14 @@ fn a_key_file_that_cannot_be_read_is_the_same_exit_code_from_serve_as_from_check
 fn the_program_answers_and_exits_as_documented() {
     for name in ["everything_at_once", "environment_unset", "syntax_tab"] {
         let (code, out, err) = program(&["check", &format!("bad/{name}.yaml")]);
-        let wanted =
+        let expected =
             std::fs::read_to_string(folder("bad").join(format!("{name}.expected"))).expect("recorded");
-        assert_eq!((code, out.as_str(), err.replace("bad/", "")), (Some(2), "", wanted));
+        assert_eq!((code, out.as_str(), err.replace("bad/", "")), (Some(2), "", expected));
     }
     let (code, out, err) = program(&["check", "good/specification_example.yaml"]);
-    let wanted = folder("good").join("specification_example.expected");
-    let wanted = std::fs::read_to_string(wanted).expect("recorded");
-    assert_eq!((code, out.replace("good/", ""), err.as_str()), (Some(0), wanted, ""));
+    let expected = folder("good").join("specification_example.expected");
+    let expected = std::fs::read_to_string(expected).expect("recorded");
+    assert_eq!((code, out.replace("good/", ""), err.as_str()), (Some(0), expected, ""));
 
     let (code, out, err) = program(&["check", "absent.yaml"]);
     assert_eq!((code, out.as_str()), (Some(2), ""));

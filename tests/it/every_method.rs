@@ -163,14 +163,14 @@ impl Asker {
 /// Sends the objects of one method from one era to the other and back.
 async fn carry(method: &Method, client_is_modern: bool, server_is_modern: bool) {
     let mut dice = SeededRandom(u64::from(client_is_modern) * 2 + u64::from(server_is_modern) + 1);
-    let mut wanted = method.result.to_vec();
+    let mut expected = method.result.to_vec();
     if server_is_modern {
-        wanted.push(r#""resultType":"complete""#);
+        expected.push(r#""resultType":"complete""#);
     }
     if server_is_modern && method.name == "resources/read" {
-        wanted.extend([r#""ttlMs":0"#, r#""cacheScope":"private""#]);
+        expected.extend([r#""ttlMs":0"#, r#""cacheScope":"private""#]);
     }
-    let results: Vec<String> = (0..OBJECTS).map(|_| dice.object(3, &wanted)).collect();
+    let results: Vec<String> = (0..OBJECTS).map(|_| dice.object(3, &expected)).collect();
     let params: Vec<String> = (0..OBJECTS).map(|_| dice.object(3, method.params)).collect();
     let server = server(server_is_modern, method, results.clone());
     let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;

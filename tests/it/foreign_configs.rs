@@ -87,7 +87,7 @@ fn lines_of_other_programs_are_named_beside_lines_of_this_one() {
 
 #[test]
 fn import_makes_a_file_of_each_that_is_valid() {
-    for (name, servers, wanted) in [
+    for (name, servers, expected) in [
         ("manager", 2, &["url: \"${LLM_GATEWAY_URL:-http://localhost:8001}\"", "default_timeout: 30"][..]),
         (
             "r2r_mcp_config",
@@ -120,7 +120,7 @@ fn import_makes_a_file_of_each_that_is_valid() {
         eprintln!("---- {name}\n{out}---- notes\n{err}");
         assert_eq!(code, Some(0), "{name}: {err}");
         let lacks = |part: &&&str| !out.contains(**part) && !out.contains(&part.replace('"', ""));
-        assert_eq!(wanted.iter().filter(lacks).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: {out}");
+        assert_eq!(expected.iter().filter(lacks).collect::<Vec<_>>(), Vec::<&&str>::new(), "{name}: {out}");
         let (code, told, err) = run(&out, &["check", "mcp_servers.yaml"]);
         assert_eq!(code, Some(0), "{name}: {err}");
         assert!(told.starts_with(&format!("mcp_servers.yaml: valid, {servers} server")), "{told}");
@@ -163,13 +163,13 @@ async fn an_imported_file_that_asked_for_keys_asks_for_keys() {
 /// Arguments with which other MCP servers are started.
 #[test]
 fn options_of_other_servers_are_refused_with_ours() {
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         (&["--transport", "stdio"][..], "`switchyard stdio`"),
         (&["--transport", "http", "--port", "3000"], "`transport: http`"),
         (&["serve", "--port", "3000"], "`--listen 127.0.0.1:PORT`"),
     ] {
         let (code, _, told) = run("", arguments);
-        assert!(code == Some(2) && told.contains(wanted), "{arguments:?}: {told}");
+        assert!(code == Some(2) && told.contains(expected), "{arguments:?}: {told}");
     }
 }
 

@@ -30,14 +30,14 @@ async fn a_hidden_tool_is_explained_to_a_superuser_and_unknown_to_others() {
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers_to("one__add", &format!("Bearer {KEY}")).await;
     gateway.offers_to("two__add", &format!("Bearer {KEY}")).await;
-    for (name, wanted) in [
+    for (name, expected) in [
         ("slow", "hidden by `tools.deny` of `one`"),
         ("one__slow", "hidden by `tools.deny` of `one`"),
         ("two__broken", "hidden by `tools.allow` of `two`"),
     ] {
         for verb in ["tool", "call"] {
             let told = run(&gateway, &[verb, name, "--key", KEY]);
-            assert!(told.0 == Some(1) && told.1.matches(wanted).count() == 1, "{verb} {name}: {}", told.1);
+            assert!(told.0 == Some(1) && told.1.matches(expected).count() == 1, "{verb} {name}: {}", told.1);
             let unknown = run(&gateway, &[verb, name, "--key", CALLER]);
             assert!(unknown.0 == Some(1) && !unknown.1.contains("hidden"), "{verb} {name}: {}", unknown.1);
         }

@@ -38,7 +38,7 @@ impl Service {
         Self { served: Served::start(Router::new().route("/introspect", post(answer))), state }
     }
 
-    fn asked(&self) -> usize {
+    fn request_count(&self) -> usize {
         self.state.lock().expect("lock").asked
     }
 
@@ -114,11 +114,11 @@ async fn an_opaque_token_opens_as_far_as_the_login_service_says() {
         assert_eq!(with(&gateway, token).await, expected, "{token}");
     }
     // Every answer is known for a while, refusals too.
-    let asked = service.asked();
+    let asked = service.request_count();
     for _ in 0..10 {
         assert_eq!(with(&gateway, "good").await, 200);
     }
-    assert_eq!(service.asked(), asked);
+    assert_eq!(service.request_count(), asked);
     // A service that is down lets nobody in, and takes no known token away.
     service.state.lock().expect("lock").tokens = None;
     assert_eq!((with(&gateway, "good").await, with(&gateway, "new").await), (200, 503));
@@ -139,6 +139,6 @@ async fn keys_of_switchyard_are_never_sent_to_the_login_service() {
     assert_eq!(with(&gateway, &format!("swy_ci_{}", "0".repeat(48))).await, 401);
     let key = Client::at(&gateway.url("/api/v1/mcp/tools")).with_header("x-api-key", "opaque");
     assert_eq!(key.bare(Method::GET, &[]).await.status, 401);
-    assert_eq!(service.asked(), 0);
-    assert_eq!((with(&gateway, "opaque").await, service.asked()), (401, 1));
+    assert_eq!(service.request_count(), 0);
+    assert_eq!((with(&gateway, "opaque").await, service.request_count()), (401, 1));
 }

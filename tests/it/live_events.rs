@@ -118,7 +118,7 @@ async fn a_call_that_is_over_is_told_by_its_end_and_one_that_runs_by_its_beginni
         all = told => all,
         answer = gateway.call("one", "hangs", json!({})) => panic!("{answer:?}"),
     };
-    let [both, begun, ended, fine] = all.as_slice() else { panic!("{all:?}") };
+    let [both, started, ended, fine] = all.as_slice() else { panic!("{all:?}") };
     let of = |events: &[(String, Value)], name: &str| -> Vec<u64> {
         let of_name = events.iter().filter(|event| event.0 == name);
         of_name.map(|(_, data)| data["call"].as_u64().expect("a number")).collect()
@@ -130,13 +130,15 @@ async fn a_call_that_is_over_is_told_by_its_end_and_one_that_runs_by_its_beginni
     assert!(of(fine, "call_started").is_empty(), "{fine:?}");
     let mut every: Vec<u64> = over.iter().chain(&running).copied().collect();
     every.sort_unstable();
-    assert_eq!(of(begun, "call_started"), every, "whoever asks for beginnings alone gets all of them");
+    assert_eq!(of(started, "call_started"), every, "whoever asks for beginnings alone gets all of them");
 
     let is_slow = |events: &[(String, Value)]| events.iter().find(|event| event.1["tool"] == "slow").cloned();
-    let (Some((_, begun)), Some((_, ended))) = (is_slow(begun), is_slow(ended)) else { panic!("{all:?}") };
+    let (Some((_, started)), Some((_, ended))) = (is_slow(started), is_slow(ended)) else {
+        panic!("{all:?}")
+    };
     let duration = ended["duration_ms"].as_f64().expect("a number") / 1000.0;
-    let apart = (time_of_day(&ended) - duration - time_of_day(&begun)).rem_euclid(86_400.0);
-    assert!(duration >= 0.4 && !(0.2..86_399.8).contains(&apart), "{apart} s: {begun} {ended}");
+    let apart = (time_of_day(&ended) - duration - time_of_day(&started)).rem_euclid(86_400.0);
+    assert!(duration >= 0.4 && !(0.2..86_399.8).contains(&apart), "{apart} s: {started} {ended}");
     let is_hanging = |event: &str, data: &Value| event == "call_ended" && data["tool"] == "hangs";
     let cancelled = follower.sees("the call is cancelled with its connection", wait, is_hanging).await;
     assert_eq!((&cancelled["outcome"], &cancelled["call"]), (&json!("cancelled"), &json!(running[0])));

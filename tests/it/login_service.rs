@@ -105,16 +105,16 @@ async fn keys_are_found_by_the_issuer_and_a_rotated_one_works_at_once() {
     assert_eq!(status(&gateway, &evil.token(&service.issuer, "one")).await, 401, "a forged signature");
     let fetched = service.fetches();
     service.shows(&two);
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     assert_eq!(status(&gateway, &two.token(&service.issuer, two.kid)).await, 200);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     for number in 0..200 {
         let answered = status(&gateway, &evil.token(&service.issuer, &format!("k{number}"))).await;
         assert!([401, 503].contains(&answered), "{answered}");
     }
-    let minutes = usize::try_from(begun.elapsed().as_secs() / 60).expect("a small number");
+    let minutes = usize::try_from(started.elapsed().as_secs() / 60).expect("a small number");
     let more = service.fetches() - fetched;
-    assert!((1..=1 + minutes).contains(&more), "one fetch in a minute: {more} in {:?}", begun.elapsed());
+    assert!((1..=1 + minutes).contains(&more), "one fetch in a minute: {more} in {:?}", started.elapsed());
     assert_eq!(status(&gateway, &two.token(&service.issuer, two.kid)).await, 200);
 }
 

@@ -35,7 +35,7 @@ async fn lines(gateway: &Running, answer: &Answer) -> Vec<Value> {
 }
 
 /// The members of a line that the test compares.
-fn told(line: &Value) -> Value {
+fn compared_members(line: &Value) -> Value {
     let member = |name: &str| line[name].clone();
     json!([member("level"), member("message"), member("server"), member("tool"), member("code")])
 }
@@ -52,8 +52,12 @@ async fn a_call_that_fails_leaves_one_line_over_either_protocol() {
             ("rest", gateway.post("/call", &body).await),
         ] {
             let lines = lines(&gateway, &answer).await;
-            let wanted = json!(["WARN", "request failed", "one", tool, code]);
-            assert_eq!(lines.iter().map(told).collect::<Vec<_>>(), [wanted], "{way} {tool}: {lines:#?}");
+            let expected = json!(["WARN", "request failed", "one", tool, code]);
+            assert_eq!(
+                lines.iter().map(compared_members).collect::<Vec<_>>(),
+                [expected],
+                "{way} {tool}: {lines:#?}"
+            );
             let has_method = lines[0]["method"] == "tools/call";
             assert_eq!(has_method, way != "rest", "{lines:#?}");
         }
@@ -83,9 +87,9 @@ async fn refusals_are_told_to_who_asks_for_them_and_answers_to_nobody() {
         }
         for (answer, code) in &refused {
             let lines = of(answer);
-            let wanted: &[_] = if is_told { &[json!(["DEBUG", "request refused", code])] } else { &[] };
+            let expected: &[_] = if is_told { &[json!(["DEBUG", "request refused", code])] } else { &[] };
             let told = lines.iter().map(|line| json!([line["level"], line["message"], line["code"]]));
-            assert_eq!(told.collect::<Vec<_>>(), wanted, "{lines:#?}");
+            assert_eq!(told.collect::<Vec<_>>(), expected, "{lines:#?}");
             for line in lines {
                 let shown = line["tool"].as_str().unwrap_or_default();
                 assert!(shown.len() < 1_100 && !shown.contains(['\n', '\u{202e}']), "{line}");

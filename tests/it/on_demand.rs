@@ -137,11 +137,11 @@ async fn failed_start_is_told_at_once_and_the_tools_stay_listed() {
         std::os::unix::fs::symlink(&program, &link).expect("linked");
         gateway.start().await
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     let called = gateway.call("peer", "echo", json!({})).await.json();
-    eprintln!("told after {:?}: {called}", begun.elapsed());
+    eprintln!("told after {:?}: {called}", started.elapsed());
     assert!(called.to_string().contains("no license for this machine"), "{called}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "no retry");
+    assert!(started.elapsed() < Duration::from_secs(5), "no retry");
     let failed = in_state(&gateway, "failed").await;
     assert_eq!(failed["tool_count"], 3);
     assert_eq!(gateway.mcp().modern("tools/list", json!({})).await.tool_names().len(), 3);

@@ -112,14 +112,14 @@ async fn anonymous_readers_get_what_readers_get_and_nothing_else() {
 
 #[test]
 fn an_anonymous_role_needs_credentials_and_is_reader_or_nothing() {
-    for (settings, wanted) in [
+    for (settings, expected) in [
         ("  anonymous_role: reader\n", "auth_mode"),
         (&*format!("{KEYS}  anonymous_role: caller\n"), "`reader`"),
         (&*format!("{KEYS}  anonymous_role: superuser\n"), "`reader`"),
     ] {
         let told = gateway(&server(), settings).output(&["check", "mcp_servers.yaml"]);
         let text = String::from_utf8_lossy(&told.stderr).into_owned();
-        assert!(told.status.code() == Some(2) && text.contains(wanted), "{settings}: {text}");
+        assert!(told.status.code() == Some(2) && text.contains(expected), "{settings}: {text}");
     }
 }
 
@@ -156,7 +156,7 @@ async fn role_words_of_other_systems_are_mapped() {
     running
         .offers_to("a", &format!("Bearer {}", signed(&claims(|c| c["is_superuser"] = true.into()), SECRET)))
         .await;
-    for (role, wanted) in [
+    for (role, expected) in [
         (json!({"is_superuser": true}), [200, 200, 200]),
         (json!({"is_superuser": false}), [200, 403, 403]),
         (json!({"is_superuser": "superuser"}), [403, 403, 403]),
@@ -165,20 +165,20 @@ async fn role_words_of_other_systems_are_mapped() {
         (json!({"is_superuser": null}), [403, 403, 403]),
         (json!({"role": "superuser"}), [403, 403, 403]),
     ] {
-        assert_eq!(statuses(&running, role.clone()).await, wanted, "{role}");
+        assert_eq!(statuses(&running, role.clone()).await, expected, "{role}");
     }
 
     let map = "    roles_claim: realm_access.roles\n    role_map: {mcp-admin: superuser, staff: caller, \"7\": reader}\n";
     let running = gateway(&server, &jwt(map)).start().await;
     let admin = claims(|claims| claims["realm_access"] = json!({"roles": ["mcp-admin"]}));
     running.offers_to("a", &format!("Bearer {}", signed(&admin, SECRET))).await;
-    for (role, wanted) in [
+    for (role, expected) in [
         (json!({"realm_access": {"roles": ["x", "staff"]}}), [200, 200, 403]),
         (json!({"realm_access": {"roles": ["staff", "mcp-admin"]}}), [200, 200, 200]),
         (json!({"realm_access": {"roles": [7]}}), [200, 403, 403]),
         (json!({"realm_access": {"roles": ["superuser"]}}), [403, 403, 403]),
     ] {
-        assert_eq!(statuses(&running, role.clone()).await, wanted, "{role}");
+        assert_eq!(statuses(&running, role.clone()).await, expected, "{role}");
     }
 }
 
@@ -196,13 +196,13 @@ fn tokens_that_switchyard_makes_carry_a_mapped_word() {
 
 #[test]
 fn two_names_for_the_claim_and_unknown_roles_are_refused() {
-    for (more, wanted) in [
+    for (more, expected) in [
         ("    role_claim: a\n    roles_claim: b\n", "`roles_claim`"),
         ("    role_map: {admin: root}\n", "`superuser`"),
         ("    role_map: {}\n", "role_map"),
     ] {
         let told = gateway(&server(), &jwt(more)).output(&["check", "mcp_servers.yaml"]);
         let text = String::from_utf8_lossy(&told.stderr).into_owned();
-        assert!(told.status.code() == Some(2) && text.contains(wanted), "{more}: {text}");
+        assert!(told.status.code() == Some(2) && text.contains(expected), "{more}: {text}");
     }
 }

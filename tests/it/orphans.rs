@@ -14,9 +14,9 @@ fn is_alive(process: &str) -> bool {
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it never happened: {what}");
+        assert!(started.elapsed() < Duration::from_secs(10), "it never happened: {what}");
         std::thread::yield_now();
     }
 }

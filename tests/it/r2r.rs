@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::support::r2r::{EMAIL, PASSWORD, R2r};
-use crate::support::{Gateway, PATIENCE, Registry, eventually};
+use crate::support::{Gateway, Registry, WAIT, eventually};
 
 const TOOL: &str = "r2r_list_collections";
 const LOGIN: &str = "POST /v3/users/login";
@@ -42,7 +42,7 @@ async fn r2r_is_killed_and_comes_back_under_load_and_no_call_hangs() {
         async move {
             while !is_over.load(Ordering::Relaxed) {
                 let call = gateway.call("r2r", TOOL, json!({"offset": number}));
-                let answer = timeout(PATIENCE, call).await.expect("every call ends");
+                let answer = timeout(WAIT, call).await.expect("every call ends");
                 match (answer.status, answer.json()["code"].as_str()) {
                     (200, _) => good.fetch_add(1, Ordering::Relaxed),
                     (502, Some("connection_failed" | "outcome_unknown")) | (503, Some("circuit_open")) => {
@@ -74,7 +74,7 @@ async fn r2r_is_killed_and_comes_back_under_load_and_no_call_hangs() {
         answered(50).await;
         is_over.store(true, Ordering::Relaxed);
     };
-    timeout(PATIENCE * 3, async { tokio::join!(load, story) }).await.expect("it recovers");
+    timeout(WAIT * 3, async { tokio::join!(load, story) }).await.expect("it recovers");
     assert!(refused.load(Ordering::Relaxed) > 0);
     assert!(r2r.count(LOGIN) < 20, "{} logins", r2r.count(LOGIN));
 }

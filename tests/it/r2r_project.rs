@@ -105,16 +105,16 @@ async fn with_folders(client: &Client) -> Client {
     let params = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"roots": {"listChanged": true}}, "clientInfo": client_info(),
     });
-    let begun = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
+    let started = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
     let session =
-        client.clone().with_header("mcp-session-id", begun.header("mcp-session-id").expect("a session"));
+        client.clone().with_header("mcp-session-id", started.header("mcp-session-id").expect("a session"));
     let session = session.with_header("mcp-protocol-version", "2025-11-25");
     session.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, &[]).await;
     session
 }
 
 /// The result of a request of a client whose folders are `roots`.
-async fn asked(client: &Client, method: &str, params: Value, roots: &Value) -> Value {
+async fn request_with_roots(client: &Client, method: &str, params: Value, roots: &Value) -> Value {
     let mut stream = client.post_stream(&client.envelope(method, &params.to_string()), &[]).await;
     let question = stream.next().await.expect("a question");
     assert_eq!(question["method"], "roots/list", "{question}");
@@ -132,12 +132,13 @@ async fn a_client_with_folders_is_asked_for_them() {
     let folders =
         |name: &str| json!([{"uri": "https://a.test/x"}, {"uri": format!("file:///home/me/{name}")}]);
     for (client, name) in [(&one, "left"), (&other, "right"), (&one, "moved")] {
-        let answer = asked(client, "tools/call", call.clone(), &folders(name)).await;
+        let answer = request_with_roots(client, "tools/call", call.clone(), &folders(name)).await;
         assert_eq!(answer["isError"], false, "{answer}");
-        let read = asked(client, "resources/read", json!({"uri": CONTEXT}), &folders(name)).await;
+        let read =
+            request_with_roots(client, "resources/read", json!({"uri": CONTEXT}), &folders(name)).await;
         assert_eq!(context(&read)["project_path"], format!("/home/me/{name}"));
     }
-    asked(&one, "tools/call", call, &json!([])).await;
+    request_with_roots(&one, "tools/call", call, &json!([])).await;
     let mut found = names(&r2r);
     found.sort();
     assert_eq!(found, ["left", "moved", "right", "usual"].map(|name| format!("claude-code-{name}")));
@@ -152,10 +153,10 @@ async fn a_client_with_folders_is_asked_for_them() {
             "io.modelcontextprotocol/clientInfo": client_info(),
         },
     });
-    let wanted = gateway.mcp().modern("tools/call", modern.clone()).await.result();
-    assert_eq!(wanted["resultType"], "input_required", "{wanted}");
-    let key = wanted["inputRequests"].as_object().expect("requests").keys().next().expect("one").clone();
-    assert_eq!(wanted["inputRequests"][&key]["method"], "roots/list");
+    let expected = gateway.mcp().modern("tools/call", modern.clone()).await.result();
+    assert_eq!(expected["resultType"], "input_required", "{expected}");
+    let key = expected["inputRequests"].as_object().expect("requests").keys().next().expect("one").clone();
+    assert_eq!(expected["inputRequests"][&key]["method"], "roots/list");
     let mut again = modern;
     again["inputResponses"] = json!({key: {"roots": [{"uri": "file:///home/me/modern"}]}});
     assert_eq!(gateway.mcp().modern("tools/call", again).await.result()["isError"], false);

@@ -56,7 +56,7 @@ async fn serving() -> (R2r, TempDir, Running) {
 #[tokio::test]
 async fn programs_search_ask_and_list_over_rest() {
     let (r2r, _folder, gateway) = serving().await;
-    for (question, wanted) in [
+    for (question, expected) in [
         ("how long do access tokens live before they expire", "tokens.md"),
         ("when are backups taken", "backups.md"),
         ("which port does the gateway listen on", "install.md"),
@@ -64,7 +64,7 @@ async fn programs_search_ask_and_list_over_rest() {
         ("when are invoices sent to a customer", "billing.md"),
     ] {
         let found = gateway.call("r2r", "r2r_search", json!({"query": question})).await.json();
-        assert_eq!(found["data"]["results"][0]["title"], wanted, "{question}: {found}");
+        assert_eq!(found["data"]["results"][0]["title"], expected, "{question}: {found}");
         let again = gateway.call("r2r", "r2r_search", json!({"query": question})).await.json();
         assert_eq!((&found["data"]["cached"], &again["data"]["cached"]), (&json!(false), &json!(true)));
     }
@@ -135,12 +135,12 @@ async fn legacy_clients_each_have_a_history_of_their_own() {
     let (one, other) = (gateway.mcp().legacy().await, gateway.mcp().legacy().await);
     let found = one.call("r2r_search", json!({"query": "backups"})).await.result();
     assert_eq!(found["structuredContent"]["results"][0]["title"], "backups.md", "{found}");
-    for (session, wanted) in [(&one, json!("backups")), (&other, Value::Null)] {
+    for (session, expected) in [(&one, json!("backups")), (&other, Value::Null)] {
         let history =
             session.request("resources/read", json!({"uri": "r2r://search/history"})).await.result();
         let history: Value =
             serde_json::from_str(history["contents"][0]["text"].as_str().expect("text")).expect("JSON");
-        assert_eq!(history["queries"][0]["query"], wanted);
+        assert_eq!(history["queries"][0]["query"], expected);
     }
 }
 

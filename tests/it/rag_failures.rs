@@ -33,7 +33,7 @@ fn question() -> Value {
 }
 
 /// The failure that `rag_crag` answers with.
-async fn told(gateway: &Running) -> Value {
+async fn failure_of_crag(gateway: &Running) -> Value {
     let answer = gateway.mcp().call("rag_crag", question()).await;
     assert_eq!(answer.result()["isError"], true, "{answer:?}");
     serde_json::from_str(&answer.text()).expect("JSON")
@@ -60,7 +60,7 @@ async fn an_error_object_of_the_bridge_passes_with_all_its_facts() {
         Fault::status(422, &json!({"detail": error})),
     ] {
         bridge.fail(INVOKE, Some(fault));
-        let told = told(&gateway).await;
+        let told = failure_of_crag(&gateway).await;
         assert_eq!(
             (&told["type"], &told["field"], &told["rejected_value"], &told["valid_range"]),
             (&json!("invalid_params"), &json!("params.temperature"), &json!(7.5), &json!([0, 2])),
@@ -84,7 +84,7 @@ async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
     let data = json!({"retry_after_seconds": 40, "guidance": "The index is being built.", "index": "wiki"});
     let error = json!({"code": "INDEX_BUILDING", "message": "no index yet", "data": data});
     bridge.fail(INVOKE, Some(unsuccessful(&error)));
-    let told = told(&gateway).await;
+    let told = failure_of_crag(&gateway).await;
     assert_eq!(
         (&told["type"], &told["code"], &told["retry_after_seconds"], &told["retryable"], &told["guidance"]),
         (
@@ -128,7 +128,7 @@ async fn a_bug_of_the_bridge_stays_one_with_its_id_and_an_outage_has_a_time() {
     let gateway = serving(&bridge).await;
     let error = json!({"message": "no", "data": {"type": "internal_error", "error_id": "e-77"}});
     bridge.fail(INVOKE, Some(unsuccessful(&error)));
-    let told_error = told(&gateway).await;
+    let told_error = failure_of_crag(&gateway).await;
     assert_eq!(
         (&told_error["type"], &told_error["error_id"], &told_error["retryable"]),
         (&json!("internal_error"), &json!("e-77"), &json!(false)),
@@ -142,7 +142,7 @@ async fn a_bug_of_the_bridge_stays_one_with_its_id_and_an_outage_has_a_time() {
         "{data}"
     );
     bridge.fail(INVOKE, Some(unsuccessful(&json!("the database is away"))));
-    let failed = told(&gateway).await;
+    let failed = failure_of_crag(&gateway).await;
     assert_eq!(
         (&failed["type"], failed["retry_after_seconds"].as_f64()),
         (&json!("service_unavailable"), Some(30.0)),
@@ -170,7 +170,7 @@ async fn a_refused_key_is_an_authentication_failure_however_the_bridge_says_it()
     ] {
         let read = bridge.count(LIST);
         bridge.fail(INVOKE, Some(unsuccessful(&error)));
-        let told = told(&gateway).await;
+        let told = failure_of_crag(&gateway).await;
         assert_eq!(
             (&told["error"], &told["type"], &told["retryable"]),
             (&json!("authentication_failed"), &json!("authentication_error"), &json!(false)),
@@ -181,10 +181,10 @@ async fn a_refused_key_is_an_authentication_failure_however_the_bridge_says_it()
         eventually("the list is read again", async || (bridge.count(LIST) > read).then_some(())).await;
     }
     bridge.fail(INVOKE, Some(unsuccessful(&json!("no passage names an author"))));
-    assert_eq!(told(&gateway).await["type"], "service_unavailable");
+    assert_eq!(failure_of_crag(&gateway).await["type"], "service_unavailable");
     bridge.fail(LIST, Some(unsuccessful(&json!("Invalid API key"))));
     bridge.fail(INVOKE, Some(unsuccessful(&json!("Invalid API key"))));
-    told(&gateway).await;
+    failure_of_crag(&gateway).await;
     eventually("the list says so too, and the server waits for an operator", async || {
         let servers = gateway.get("/servers").await.json().to_string();
         (servers.contains(r#""state":"auth_failed""#) && servers.contains("rag.api_key")).then_some(())

@@ -114,7 +114,7 @@ async fn resources_and_prompts_are_listed_and_read() {
     assert!(read["duration_ms"].is_number() && read["request_id"].is_string());
     let got = gateway.post("/prompts/greet", r#"{"arguments":{"who":"Ann"}}"#).await.json();
     assert_eq!((&got["server"], &got["result"]["messages"]), (&json!("notes"), &json!([])));
-    for (route, body, wanted) in [
+    for (route, body, expected) in [
         ("/prompts/nobody", "{}", (404, "not_found")),
         ("/prompts/greet", r#"{"arguments":7}"#, (400, "invalid_request")),
         ("/resources/read", r#"{"url":"memo:a"}"#, (400, "invalid_request")),
@@ -123,7 +123,7 @@ async fn resources_and_prompts_are_listed_and_read() {
         let answer = gateway.post(route, body).await;
         assert_eq!(
             (answer.status, answer.json()["code"].as_str()),
-            (wanted.0, Some(wanted.1)),
+            (expected.0, Some(expected.1)),
             "{route} {body}"
         );
     }

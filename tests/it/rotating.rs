@@ -7,11 +7,11 @@ use crate::support::gateway::Running;
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
-/// A gateway whose server `one` has the tool `a` and requires `wanted`, while the file contains
+/// A gateway whose server `one` has the tool `a` and requires `expected`, while the file contains
 /// `written`.
-async fn started(server: Scripted, (wanted, written): (&str, &str)) -> (Running, Server) {
+async fn started(server: Scripted, (expected, written): (&str, &str)) -> (Running, Server) {
     let server = server.tool(Tool::named("a")).start();
-    server.wants_token(wanted);
+    server.wants_token(expected);
     let (registry, url) = (Registry::new(), server.url());
     let registry = if url.ends_with("/sse") { registry.sse("one", &url) } else { registry.http("one", &url) };
     let registry = registry.with("auth: {bearer_file: token}").setting("health_check_interval: 1");

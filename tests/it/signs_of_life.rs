@@ -41,9 +41,9 @@ fn calling_modern(tool: &str) -> Value {
 }
 
 async fn timed<T>(work: impl Future<Output = T>) -> (T, f64) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = work.await;
-    (output, begun.elapsed().as_secs_f64())
+    (output, started.elapsed().as_secs_f64())
 }
 
 async fn behind(server: &Server, lines: &[&str]) -> Running {

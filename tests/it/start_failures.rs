@@ -122,7 +122,7 @@ fn a_server_that_cannot_be_reached_comes_with_what_to_do() {
     let misdirected = "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let plain = answering("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     let tls = answering("\u{15}\u{3}\u{3}\u{0}\u{2}\u{2}(");
-    for (url, wanted) in [
+    for (url, expected) in [
         (format!("http://{}/mcp", answering(challenge)), "WWW-Authenticate: Bearer realm="),
         (format!("http://{}/mcp", answering(challenge)), "`auth: oauth`"),
         (format!("http://{}/mcp", answering(misdirected)), "`headers: {Host: localhost:PORT}`"),
@@ -134,6 +134,6 @@ fn a_server_that_cannot_be_reached_comes_with_what_to_do() {
         let (code, told) = check(&yaml, &["check", "--connect", "mcp_servers.yaml"]);
         eprintln!("{told}");
         assert_eq!(code, Some(1), "{told}");
-        assert!(told.contains(wanted), "{wanted:?} is missing: {told}");
+        assert!(told.contains(expected), "{expected:?} is missing: {told}");
     }
 }

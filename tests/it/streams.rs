@@ -23,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::support::{PATIENCE, eventually, sse as events};
+use crate::support::{WAIT, eventually, sse as events};
 use crate::transcripts::{Received, scripted_manager, tool as tool_of};
 
 const MODERN: &str = "2026-07-28";
@@ -136,7 +136,7 @@ impl Bench {
     }
 
     async fn received(&mut self) -> Received {
-        let call = tokio::time::timeout(PATIENCE, self.calls.recv()).await;
+        let call = tokio::time::timeout(WAIT, self.calls.recv()).await;
         call.expect("a call in time").expect("the server lives")
     }
 
@@ -213,7 +213,7 @@ impl Stream {
                 self.read += 1;
                 return Some(event);
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.chunks.next()).await.expect("something comes");
+            let chunk = tokio::time::timeout(WAIT, self.chunks.next()).await.expect("something comes");
             self.text.push_str(std::str::from_utf8(&chunk?.ok()?).expect("UTF-8"));
         }
     }
@@ -365,7 +365,7 @@ async fn a_lost_connection_is_a_cancel_in_the_modern_era_a_thousand_times() {
         } else {
             bench.give_up(&body, &headers).await
         };
-        tokio::time::timeout(PATIENCE, running.answer.closed()).await.expect("the call is cancelled");
+        tokio::time::timeout(WAIT, running.answer.closed()).await.expect("the call is cancelled");
     }
     bench.books_are_empty(&BTreeSet::new()).await;
 }
@@ -419,7 +419,7 @@ async fn the_old_sse_carries_a_whole_session_and_ends_with_its_stream() {
     let mut running = bench.received().await;
     let asked = running.sender.ask("roots/list".into(), None);
     drop(stream);
-    tokio::time::timeout(PATIENCE, running.answer.closed()).await.expect("the call is cancelled");
+    tokio::time::timeout(WAIT, running.answer.closed()).await.expect("the call is cancelled");
     assert!(asked.await.is_none());
     eventually("the session is gone", async || (bench.sessions.count() == 0).then_some(())).await;
     let unknown = bench.post(&messages, &call(4), &[]).await;
@@ -456,7 +456,7 @@ async fn a_pipe_carries_both_eras_at_once_and_the_questions_of_the_older_one() {
     let (lines, mut pipe) = tokio::io::split(client);
     let mut lines = BufReader::new(lines).lines();
     let mut next = async || -> Value {
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time").expect("a line");
+        let line = tokio::time::timeout(WAIT, lines.next_line()).await.expect("in time").expect("a line");
         serde_json::from_str(&line.expect("the pipe is open")).expect("JSON")
     };
     let mut say =
@@ -489,7 +489,7 @@ async fn a_pipe_carries_both_eras_at_once_and_the_questions_of_the_older_one() {
     );
     assert!(asked.await.is_none());
     end.begin();
-    assert!(end.wait(PATIENCE).await, "everything has ended");
+    assert!(end.wait(WAIT).await, "everything has ended");
 }
 
 #[tokio::test]
@@ -505,7 +505,7 @@ async fn at_the_end_of_the_gateway_the_old_sse_still_brings_the_answer() {
     running.answer.send(Ok(result("still here"))).expect("wanted");
     assert_eq!(stream.message().await.expect("the answer")["result"]["content"][0]["text"], "still here");
     assert!(stream.next().await.is_none(), "then the stream ends");
-    assert!(bench.end.wait(PATIENCE).await, "and everything with it");
+    assert!(bench.end.wait(WAIT).await, "and everything with it");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::support::client::Client;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Gateway, PATIENCE, Registry, Running, eventually};
+use crate::support::{Gateway, Registry, Running, WAIT, eventually};
 
 /// A certificate authority whose certificates clients of a test trust.
 struct Authority(CertificateAuthority);
@@ -42,7 +42,7 @@ impl Authority {
     /// An HTTP client that trusts this authority and has the certificate `own`.
     fn client(&self, own: Option<&Pair>) -> reqwest::Client {
         let root = Certificate::from_pem(self.0.pem.as_bytes()).expect("PEM");
-        let builder = reqwest::Client::builder().no_proxy().timeout(PATIENCE).tls_certs_only([root]);
+        let builder = reqwest::Client::builder().no_proxy().timeout(WAIT).tls_certs_only([root]);
         // A new connection for each request, so each one has a handshake of its own.
         let builder = builder.tls_info(true).pool_max_idle_per_host(0);
         let identity = |own: &Pair| Identity::from_pem(format!("{}{}", own.cert, own.key).as_bytes());
@@ -105,7 +105,7 @@ async fn tools_are_called_over_tls_and_a_request_without_it_is_told_so() {
     let stranger = Authority::new().client(None);
     assert!(stranger.get(https(&gateway, "/health/live")).send().await.is_err(), "another authority");
     let body = "x".repeat(20_000);
-    let plain = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
+    let plain = reqwest::Client::builder().no_proxy().timeout(WAIT).build().expect("a client");
     for request in [plain.get(gateway.url("/health/live")), plain.post(gateway.url("/mcp")).body(body)] {
         let refused = request.send().await.expect("an answer");
         assert_eq!(refused.status().as_u16(), 400);
@@ -125,7 +125,7 @@ async fn tools_are_called_over_tls_and_a_request_without_it_is_told_so() {
     let mut noise = TcpStream::connect(&gateway.address).await.expect("connects");
     noise.write_all(&[0x80, 0x2e, 1, 0, 2, 0, 0x15]).await.expect("sent");
     let mut answer = Vec::new();
-    let closed = tokio::time::timeout(PATIENCE, noise.read_to_end(&mut answer)).await;
+    let closed = tokio::time::timeout(WAIT, noise.read_to_end(&mut answer)).await;
     assert!(closed.is_ok() && !answer.starts_with(b"HTTP"), "no TLS and no HTTP: {answer:?}");
     assert_eq!(server.runs("a"), 2);
 }
@@ -145,14 +145,14 @@ async fn a_new_certificate_is_shown_to_new_connections_and_a_bad_one_to_nobody()
 
     next.write(gateway.folder());
     gateway.hang_up();
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let last = eventually("the new certificate is shown", async || {
         let now = shown(&gateway, &client).await;
         (now != first).then_some(now)
     })
     .await;
     // Without the signal, the files are read 5 s after the mismatched pair was.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(4), "{:?}", started_at.elapsed());
     assert_eq!(shown(&gateway, &client).await, last);
 }
 

@@ -47,7 +47,7 @@ use upstream::connection::{Answer, RequestFuture};
 use upstream::{Call, Connection, Connector, Dialect, Event, EventSender, Events, ResponseBody, config};
 
 /// Time limit of one line of a transcript.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(5);
 
 /// A call that a scripted server received, and the sender of its answer.
 pub struct Received {
@@ -165,10 +165,10 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         }),
         enabled: true,
         description: None,
-        timeout: PATIENCE,
+        timeout: WAIT,
         max_timeout: std::time::Duration::from_mins(10),
         lifecycle: upstream::config::Lifecycle::default(),
-        health_check_interval: PATIENCE * 10,
+        health_check_interval: WAIT * 10,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
         breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: second },
         limits: config::Limits {
@@ -215,7 +215,7 @@ pub async fn scripted_manager(
     let connectors = servers.iter().map(connector).collect();
     let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
     let manager = Manager::with_connectors(config, connectors, shutdown.clone());
-    manager.settled(&gateway::manager::Scope::All, PATIENCE).await;
+    manager.settled(&gateway::manager::Scope::All, WAIT).await;
     (manager, received)
 }
 
@@ -380,7 +380,7 @@ impl Player {
     }
 
     async fn expect_received(&mut self, expected: &str) {
-        let received = tokio::time::timeout(PATIENCE, self.received.recv()).await;
+        let received = tokio::time::timeout(WAIT, self.received.recv()).await;
         let received =
             received.unwrap_or_else(|_| panic!("no server received {expected}")).expect("servers live");
         let got = format!("{} {}", received.method, received.params);
@@ -436,7 +436,7 @@ impl Player {
 
     async fn expect_reply(&mut self, expected: &str) {
         let answer = self.asked.pop_front().expect("an open question");
-        let reply = tokio::time::timeout(PATIENCE, answer).await.expect("the question ends");
+        let reply = tokio::time::timeout(WAIT, answer).await.expect("the question ends");
         let got = match reply {
             None => "none".to_owned(),
             Some(Ok(result)) => format!("{{\"result\":{}}}", result.as_str()),
@@ -475,8 +475,7 @@ impl Player {
             }
         }
         let answer = self.answers.pop_front().expect("something was posted");
-        let answer =
-            tokio::time::timeout(PATIENCE, answer).await.expect("answered in time").expect("no panic");
+        let answer = tokio::time::timeout(WAIT, answer).await.expect("answered in time").expect("no panic");
         let open = self.open.insert(Open::new(answer));
         open.next().await
     }
@@ -499,8 +498,7 @@ impl Open {
             if let Some(message) = self.messages.pop_front() {
                 return Some(message);
             }
-            let frame =
-                tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("a message in time")?;
+            let frame = tokio::time::timeout(WAIT, self.body.frame()).await.expect("a message in time")?;
             let mut data = frame.expect("no body error").into_data().ok()?;
             let Some(decoder) = &mut self.stream else {
                 return (!data.is_empty()).then(|| text(&data));

@@ -20,11 +20,11 @@ fn set(gateway: &Gateway, name: &str, value: &[u8]) -> Output {
 
 fn set_well(gateway: &Gateway, name: &str, value: &str) {
     let output = set(gateway, name, value.as_bytes());
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
 }
 
 /// Both outputs, which never contain a secret.
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     let told = [&output.stdout[..], &output.stderr].concat();
     let told = String::from_utf8(told).expect("UTF-8");
     assert!(!told.contains(CANARY), "a secret shows: {told}");
@@ -33,7 +33,7 @@ fn told(output: &Output) -> String {
 
 fn secret(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String) {
     let output = gateway.output(&[&["secret"], arguments].concat());
-    (output.status.code(), told(&output))
+    (output.status.code(), output_text(&output))
 }
 
 fn state_of(folder: &Path) -> std::path::PathBuf {
@@ -63,11 +63,11 @@ fn registry(server: &Server) -> Registry {
 
 /// Waits until a call reaches the server with `token`.
 async fn sends(gateway: &Running, server: &Server, token: &str) {
-    let wanted = format!("Bearer {token}");
+    let expected = format!("Bearer {token}");
     eventually("the server is sent the token", async || {
         gateway.call("one", "a", json!({})).await;
         let last = server.seen_calling("tools/call").pop()?;
-        (last.header("authorization") == Some(wanted.as_str())).then_some(())
+        (last.header("authorization") == Some(expected.as_str())).then_some(())
     })
     .await;
 }
@@ -78,7 +78,7 @@ async fn a_secret_that_was_set_is_sent_to_the_server_and_is_shown_nowhere() {
     let gateway = Gateway::of(&registry(&server));
     let checked = gateway.output(&["check", "mcp_servers.yaml"]);
     assert_eq!(checked.status.code(), Some(2));
-    let problem = told(&checked);
+    let problem = output_text(&checked);
     assert!(
         problem.contains("mcp_servers.yaml:") && problem.contains("switchyard secret set API_TOKEN"),
         "{problem}"
@@ -86,8 +86,8 @@ async fn a_secret_that_was_set_is_sent_to_the_server_and_is_shown_nowhere() {
     assert!(!state_of(gateway.folder()).exists(), "check makes no files");
     set_well(&gateway, "API_TOKEN", &format!("{CANARY}-1\n"));
     let checked = gateway.output(&["check", "mcp_servers.yaml"]);
-    assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
-    told(&checked);
+    assert_eq!(checked.status.code(), Some(0), "{}", output_text(&checked));
+    output_text(&checked);
     let gateway = gateway.start().await;
     sends(&gateway, &server, &format!("{CANARY}-1")).await;
     // The gateway runs, and the other process changes the vault.
@@ -129,7 +129,7 @@ fn a_value_that_cannot_be_a_secret_changes_nothing() {
     ] {
         let output = set(&gateway, "A", &value);
         assert_eq!(output.status.code(), Some(1), "{reason}");
-        assert!(told(&output).contains(reason), "{reason}: {}", told(&output));
+        assert!(output_text(&output).contains(reason), "{reason}: {}", output_text(&output));
     }
     for arguments in [&["set", "A", "value"][..], &["set", "9"], &["set", "a b"], &["remove", ""], &["set"]] {
         assert_eq!(secret(&gateway, arguments).0, Some(2), "{arguments:?}");
@@ -150,7 +150,7 @@ fn the_vault_follows_its_settings_and_its_keys_rotate() {
     let check = |keys: &str| {
         std::fs::write(gateway.folder().join("mcp_servers.yaml"), file(keys)).expect("written");
         let output = gateway.output(&["check", "mcp_servers.yaml"]);
-        (output.status.code(), told(&output))
+        (output.status.code(), output_text(&output))
     };
     set_well(&gateway, "A", CANARY);
     assert!(
@@ -179,7 +179,7 @@ fn a_vault_that_cannot_be_read_stops_only_what_needs_it() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("changed");
     let check = || {
         let output = gateway.output(&["check", "mcp_servers.yaml"]);
-        (output.status.code(), told(&output))
+        (output.status.code(), output_text(&output))
     };
     let (code, problem) = check();
     assert!(code == Some(2) && problem.contains("chmod 600") && problem.contains("vault.key"), "{problem}");

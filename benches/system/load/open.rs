@@ -17,7 +17,7 @@ use super::inbox::Inbox;
 use super::{Load, Sample};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(20);
 
 /// Makes `rate` calls per second in total: without counting for `warm_up`, then counting for
 /// `slice`.
@@ -64,7 +64,7 @@ impl Plan {
         let mut requests = Requests::new(&load.call, load.address, number, None);
         let mut socket = TcpStream::connect(load.address)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(WAIT))?;
         let mut inbox = Inbox::default();
         let mut latencies = Vec::new();
         while self.next < until {

@@ -29,7 +29,7 @@ use crate::child;
 
 /// Which server is wanted.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Wanted {
+pub struct ServerOptions {
     /// It speaks 2025-11-25 with sessions, not 2026-07-28
     #[arg(long)]
     legacy: bool,
@@ -44,7 +44,7 @@ pub struct Wanted {
     sse: bool,
 }
 
-impl Wanted {
+impl ServerOptions {
     /// Returns the properties of the server at `path`.
     fn at(self, path: &str) -> Option<Character> {
         let number = match path.strip_suffix("/mcp")? {
@@ -111,14 +111,14 @@ impl Body for Outgoing {
 }
 
 /// Serves until the process is ended.
-pub async fn serve(wanted: Wanted) -> anyhow::Result<()> {
+pub async fn serve(options: ServerOptions) -> anyhow::Result<()> {
     let (listener, _) = child::listen().await?;
     let streams = Streams::default();
     loop {
         let (socket, _) = listener.accept().await.context("no more connections")?;
         socket.set_nodelay(true)?;
         let streams = streams.clone();
-        let service = service_fn(move |request| answer(wanted, streams.clone(), request));
+        let service = service_fn(move |request| answer(options, streams.clone(), request));
         tokio::spawn(async move {
             // The client ends by closing its connections.
             let _ = hyper::server::conn::http1::Builder::new()
@@ -129,14 +129,14 @@ pub async fn serve(wanted: Wanted) -> anyhow::Result<()> {
 }
 
 async fn answer(
-    wanted: Wanted,
+    options: ServerOptions,
     streams: Streams,
     request: Request<Incoming>,
 ) -> Result<Response<Outgoing>, hyper::Error> {
-    if wanted.sse {
-        return sse::answer(wanted.character(None), streams, request).await;
+    if options.sse {
+        return sse::answer(options.character(None), streams, request).await;
     }
-    let Some(character) = wanted.at(request.uri().path()) else { return Ok(status(StatusCode::NOT_FOUND)) };
+    let Some(character) = options.at(request.uri().path()) else { return Ok(status(StatusCode::NOT_FOUND)) };
     if *request.method() != Method::POST {
         let ended = *request.method() == Method::DELETE;
         return Ok(status(if ended { StatusCode::NO_CONTENT } else { StatusCode::METHOD_NOT_ALLOWED }));

@@ -3,12 +3,12 @@
 
 use std::io::{Read as _, Write as _};
 
-use super::Wanted;
+use super::ServerOptions;
 use super::answers::{Answer, Reaction};
 
 /// Serves until standard input ends.
-pub fn serve(wanted: Wanted) -> anyhow::Result<()> {
-    let character = wanted.character(None);
+pub fn serve(options: ServerOptions) -> anyhow::Result<()> {
+    let character = options.character(None);
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut waiting = Vec::new();
     let mut answers = Vec::new();

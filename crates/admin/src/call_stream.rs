@@ -26,7 +26,7 @@ use tokio::time::sleep;
 use super::answer::exhausted;
 use super::body::CallRequest;
 use super::call_questions::OpenCall;
-use super::call_stream_data::{Asked, CallStart, Withdrawn};
+use super::call_stream_data::{CallStart, ServerRequestData, Withdrawn};
 use super::login_urls::host;
 use super::problem::Problem;
 use super::{Api, call_audit, rest_call};
@@ -159,7 +159,7 @@ impl Running {
             question.params.as_ref().map_or_else(Raw::empty_object, |params| params.without("_meta"));
         let server = question.server.clone();
         let id = self.open.ask(question)?;
-        let data = Raw::of(&Asked { id, kind, server: server.as_deref(), request });
+        let data = Raw::of(&ServerRequestData { id, kind, server: server.as_deref(), request });
         self.charged("question", data.bytes()).inspect_err(|_| self.open.refuse(id)).ok()
     }
 

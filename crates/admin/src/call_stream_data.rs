@@ -50,7 +50,7 @@ pub(super) struct Message {
 /// `data` of the event `question`: a request of the server, which `POST /call/{call}/answer` answers.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = QuestionEvent)]
-pub(super) struct Asked<'a> {
+pub(super) struct ServerRequestData<'a> {
     /// Its number in this call.
     #[schema(minimum = 1)]
     pub(super) id: u64,

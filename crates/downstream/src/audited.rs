@@ -79,7 +79,7 @@ impl<'a> Audited<'a> {
 
 /// The line of a request that failed with `problem`.
 fn failed(method: &str, id: Option<RequestId>, problem: &Problem) {
-    macro_rules! tell {
+    macro_rules! log_refusal {
         ($level:expr, $suppressed:expr, $message:literal) => {
             if tracing::enabled!($level) {
                 let suppressed: Option<u64> = $suppressed;
@@ -92,9 +92,9 @@ fn failed(method: &str, id: Option<RequestId>, problem: &Problem) {
         };
     }
     if !problem.is_failure() {
-        tell!(tracing::Level::DEBUG, None, "request refused");
+        log_refusal!(tracing::Level::DEBUG, None, "request refused");
     } else if let Some(suppressed) = FAILURES.admit() {
-        tell!(tracing::Level::WARN, (suppressed > 0).then_some(suppressed), "request failed");
+        log_refusal!(tracing::Level::WARN, (suppressed > 0).then_some(suppressed), "request failed");
     }
 }
 

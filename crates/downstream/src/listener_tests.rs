@@ -360,8 +360,8 @@ fn too_many_open_files_are_waited_for() {
     );
     let output =
         std::process::Command::new(own).args([&test, "--exact"]).env(NAME, "1").output().expect("starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
 async fn with_few_files() {

@@ -68,7 +68,7 @@ pub struct Logins {
 /// A login that a person was sent to.
 struct Started {
     principal: Arc<str>,
-    started_at: Instant,
+    since: Instant,
     discovered: Discovered,
     registration: Registration,
     pkce: Pkce,
@@ -211,8 +211,8 @@ impl Logins {
         let issuer = discovered.server.issuer.clone();
         // Metadata is larger than the part of it that is needed from here on.
         discovered.server = discovered.server.for_renewal();
-        let (principal, started_at) = (Arc::clone(principal), Instant::now());
-        self.keep(pending, Started { principal, started_at, discovered, registration, pkce });
+        let (principal, since) = (Arc::clone(principal), Instant::now());
+        self.keep(pending, Started { principal, since, discovered, registration, pkce });
         Ok(Consent { authorization_url, issuer, scopes })
     }
 
@@ -344,8 +344,7 @@ impl Logins {
 }
 
 fn remove_oldest(started: &mut HashMap<Pending, Started>, is_meant: impl Fn(&Started) -> bool) {
-    let oldest =
-        started.iter().filter(|(_, login)| is_meant(login)).min_by_key(|(_, login)| login.started_at);
+    let oldest = started.iter().filter(|(_, login)| is_meant(login)).min_by_key(|(_, login)| login.since);
     if let Some(id) = oldest.map(|(id, _)| *id) {
         started.remove(&id);
     }
@@ -353,7 +352,7 @@ fn remove_oldest(started: &mut HashMap<Pending, Started>, is_meant: impl Fn(&Sta
 
 impl Started {
     fn is_over(&self) -> bool {
-        self.started_at.elapsed() >= LOGIN_TIME
+        self.since.elapsed() >= LOGIN_TIME
     }
 }
 

@@ -155,13 +155,13 @@ proptest::proptest! {
     #[test]
     fn the_scan_sees_what_shellexpand_sees(text in "[${}A:_~é0-9 -]{0,40}") {
         let found: Vec<_> = references(&text).into_iter().filter(|reference| reference.written != "${").collect();
-        let mut asked = Vec::new();
+        let mut looked_up = Vec::new();
         let _ = shellexpand::env_with_context_no_errors(&text, |name| {
-            asked.push(name.to_owned());
+            looked_up.push(name.to_owned());
             Some("v")
         });
         let names: Vec<_> = found.iter().map(|reference| reference.name).collect();
-        proptest::prop_assert_eq!(names, asked);
+        proptest::prop_assert_eq!(names, looked_up);
     }
 }
 

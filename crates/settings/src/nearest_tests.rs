@@ -74,7 +74,7 @@ fn long_names_and_many_names_cost_little() {
     let long = "x".repeat(100_000);
     assert_eq!(nearest(&long, ["x"].into_iter()), None);
     let many: Vec<String> = (0..100_000).map(|number| format!("search_documents_of_team_{number}")).collect();
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     nearest("serch_documents_of_team", many.iter().map(String::as_str));
-    assert!(begun.elapsed() < std::time::Duration::from_millis(200), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < std::time::Duration::from_millis(200), "{:?}", started.elapsed());
 }

@@ -158,8 +158,8 @@ async fn answer(Shared(state): Shared<Arc<Mutex<State>>>, request: Request) -> R
 
 impl State {
     fn usual(&self, route: &str, authorization: Option<&str>, body: &str) -> (u16, Value) {
-        let wanted = self.key.as_ref().map(|key| format!("Bearer {key}"));
-        if wanted.is_some() && authorization != wanted.as_deref() {
+        let expected = self.key.as_ref().map(|key| format!("Bearer {key}"));
+        if expected.is_some() && authorization != expected.as_deref() {
             return (401, json!({"detail": "Invalid API key"}));
         }
         match route {

@@ -112,18 +112,18 @@ impl TestServer {
         self.seen.lock().expect("lock").clone()
     }
 
-    /// Waits until `count` requests satisfy `wanted`, and gives the last of them.
+    /// Waits until `count` requests satisfy `expected`, and gives the last of them.
     ///
     /// # Panics
     /// If that takes longer than 20 s.
-    pub async fn saw(&self, count: usize, wanted: impl Fn(&ReceivedRequest) -> bool) -> ReceivedRequest {
-        let begun = std::time::Instant::now();
+    pub async fn saw(&self, count: usize, expected: impl Fn(&ReceivedRequest) -> bool) -> ReceivedRequest {
+        let started = std::time::Instant::now();
         loop {
-            let found: Vec<ReceivedRequest> = self.seen().into_iter().filter(|seen| wanted(seen)).collect();
+            let found: Vec<ReceivedRequest> = self.seen().into_iter().filter(|seen| expected(seen)).collect();
             if found.len() >= count {
                 return found[count - 1].clone();
             }
-            assert!(begun.elapsed().as_secs() < 20, "not seen among {:#?}", self.seen());
+            assert!(started.elapsed().as_secs() < 20, "not seen among {:#?}", self.seen());
             tokio::task::yield_now().await;
         }
     }

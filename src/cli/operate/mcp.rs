@@ -88,7 +88,7 @@ pub(super) fn problem(status: StatusCode, document: &Raw) -> RemoteError {
     }
 }
 
-/// Sends `request`, tells `told` the notifications before the response, and returns the response.
+/// Sends `request`, passes the notifications before the response to `notify`, and returns the response.
 pub(super) async fn send(
     remote: &Remote,
     request: &Request<'_>,

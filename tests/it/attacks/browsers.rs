@@ -16,10 +16,10 @@ use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Gateway, Registry, Running};
 
 /// The origin of the server, and the endpoint at which its clients have to register.
-type Named = State<Arc<(OnceLock<String>, OnceLock<String>)>>;
+type SharedAnswer = State<Arc<(OnceLock<String>, OnceLock<String>)>>;
 
 /// An MCP server and its login service, at one origin.
-async fn answer(State(named): Named, request: Request) -> Response {
+async fn answer(State(named): SharedAnswer, request: Request) -> Response {
     let origin = named.0.get().expect("it is set");
     match request.uri().path() {
         "/mcp" => (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")]).into_response(),

@@ -155,9 +155,9 @@ fn fields() -> Response {
         let value = std::iter::repeat_n(piece.clone(), LARGE / (256 * 1024));
         [Bytes::from_static(name)].into_iter().chain(value).chain([Bytes::from_static(b"\n")])
     };
-    let begun =
+    let started =
         field(b"id: ").chain([Bytes::from_static(b"\n")]).chain(field(b"event: ")).chain(field(b"id: "));
-    let all = stream::iter(begun.collect::<Vec<_>>()).chain(stream::pending());
+    let all = stream::iter(started.collect::<Vec<_>>()).chain(stream::pending());
     typed("text/event-stream", Body::from_stream(all.map(Ok::<_, std::io::Error>)))
 }
 
@@ -221,10 +221,10 @@ pub fn modern(tool: &str, padding: usize) -> (String, Vec<u8>) {
 
 /// A small call to the program at `address`; how long it took.
 pub async fn small(address: &str) -> Result<Duration, String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let body = br#"{"server":"good","tool":"small","arguments":{}}"#;
     let told = Line::to(address).post("/api/v1/mcp/call", &[], body).await;
-    if told.status == 200 { Ok(begun.elapsed()) } else { Err(format!("{told:?}")) }
+    if told.status == 200 { Ok(started.elapsed()) } else { Err(format!("{told:?}")) }
 }
 
 /// The 99th percentile of 100 small calls, and how many failed.
@@ -275,11 +275,11 @@ pub fn peak(gateway: &Running) -> u64 {
 
 /// MiB that the process holds once that is no more than `most`, or after 60 s.
 pub async fn settled(gateway: &Running, most: u64) -> (u64, Duration) {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let now = gateway.resident_memory() >> 20;
-        if now <= most || begun.elapsed() > Duration::from_mins(1) {
-            return (now, begun.elapsed());
+        if now <= most || started.elapsed() > Duration::from_mins(1) {
+            return (now, started.elapsed());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -104,14 +104,14 @@ async fn legacy(
     unread(&gateway.address, "/mcp", &headers, body.as_bytes()).await
 }
 
-/// Waits until the used bytes of the memory budget match `wanted`, for at most 5 s, and returns them.
-async fn used(gateway: &Running, wanted: impl Fn(u64) -> bool) -> u64 {
+/// Waits until the used bytes of the memory budget match `expected`, for at most 5 s, and returns them.
+async fn used(gateway: &Running, expected: impl Fn(u64) -> bool) -> u64 {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let metrics = gateway.mcp().to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body;
         let line = metrics.lines().find_map(|line| line.strip_prefix("switchyard_memory_used_bytes "));
         let used: u64 = line.expect("a metric").parse().expect("a number");
-        if wanted(used) || Instant::now() > deadline {
+        if expected(used) || Instant::now() > deadline {
             return used;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -105,9 +105,9 @@ async fn the_kernel_keeps_little_of_unread_answers_and_drops_it_at_the_end() {
     let open = sockets(&gateway, 200, request.as_bytes()).await;
     let mut slowest = Duration::ZERO;
     for _ in 0..20 {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         assert_eq!(Client::at(&gateway.url("/health/live")).bare(Method::GET, &[]).await.status, 200);
-        slowest = slowest.max(begun.elapsed());
+        slowest = slowest.max(started_at.elapsed());
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (bytes, count) = in_kernel(&gateway);

@@ -158,14 +158,14 @@ async fn children_that_write_without_end_take_only_their_share_and_are_ended() {
 /// Waits until the list of servers and the log say why the connection of `server` was closed.
 async fn ended_for_flooding(gateway: &Running, server: &str) {
     const REASON: &str = "too many messages that belong to no call";
-    let begun = Instant::now();
+    let started = Instant::now();
     eventually("the connection is ended", async || {
         let servers = gateway.get("/servers").await.body;
         servers.contains(REASON).then_some(())
     })
     .await;
     gateway.logs(&format!("why {server} was closed"), |line| line.to_string().contains(REASON)).await;
-    eprintln!("{server} was closed {:.1} s later", begun.elapsed().as_secs_f64());
+    eprintln!("{server} was closed {:.1} s later", started.elapsed().as_secs_f64());
 }
 
 #[tokio::test]

@@ -16,12 +16,12 @@ async fn interim_responses_without_end_stop_no_worker() {
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["flood"]).await;
     let calls = async {
-        let (begun, sent) = (Instant::now(), evil.sent());
+        let (started, sent) = (Instant::now(), evil.sent());
         for _ in 0..3 {
             let answer = gateway.mcp().call("flood", json!({})).await;
             assert!(format!("{answer:?}").contains("before the final head"), "{answer:?}");
         }
-        (begun.elapsed(), (evil.sent() - sent) >> 10)
+        (started.elapsed(), (evil.sent() - sent) >> 10)
     };
     let (mut slowest, mut probe) = (Duration::ZERO, Line::to(&gateway.address));
     let probes = async {

@@ -96,7 +96,7 @@ async fn probes_do_not_wait_while_a_catalog_is_built() {
             &json!({"name": name, "inputSchema": {"type": "object"}, "_meta": meta}).to_string(),
         )
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     evil.change_tools((0..600).map(tool).chain([Tool::named("last")]).collect());
     let (mut slowest, mut probe) = (Duration::ZERO, Line::to(&gateway.address));
     let built = async {
@@ -118,7 +118,7 @@ async fn probes_do_not_wait_while_a_catalog_is_built() {
         () = built => {}
         () = probes => {}
     }
-    let build_time = begun.elapsed();
+    let build_time = started.elapsed();
     eprintln!("read and built in {build_time:?}; the slowest probe meanwhile took {slowest:?}");
     assert!(
         slowest < Duration::from_millis(500) && build_time < Duration::from_secs(15),
@@ -144,13 +144,13 @@ async fn an_unknown_name_costs_the_same_among_a_hundred_and_ten_thousand_tools()
     })
     .await;
     let cost = async |server: &str| {
-        let (client, begun) = (gateway.mcp_of(server), Instant::now());
+        let (client, started) = (gateway.mcp_of(server), Instant::now());
         for number in 0..10 {
             let name = format!("tool_{}_y{number:05}", "x".repeat(80));
             let refused = client.call(&name, json!({})).await.json();
             assert_eq!(refused["error"]["data"]["code"], "tool_not_found");
         }
-        begun.elapsed()
+        started.elapsed()
     };
     let few = median(async || cost("few").await).await;
     let all = median(async || cost("all").await).await;
@@ -188,11 +188,11 @@ async fn a_long_uri_is_refused_and_costs_what_its_bytes_cost() {
         assert!(refused["data"].to_string().contains(field), "{refused}");
     }
     let cost = async |method: &str, params: Value| {
-        let begun = Instant::now();
+        let started = Instant::now();
         for _ in 0..20 {
             session.request(method, params.clone()).await;
         }
-        begun.elapsed()
+        started.elapsed()
     };
     let plain = median(async || cost("ping", json!({"_meta": {"x": uri}})).await).await;
     let long = median(async || cost("resources/read", json!({"uri": uri})).await).await;
@@ -210,9 +210,9 @@ async fn keys_with_escapes_cost_no_more_than_plain_ones() {
         members.collect::<Vec<_>>().concat()
     };
     let cost = async |params: String| {
-        let begun = Instant::now();
+        let started = Instant::now();
         session.request_text("tools/call", &params).await;
-        begun.elapsed()
+        started.elapsed()
     };
     let (escaped, plain) = (keys(r"\u006eame"), keys("0006eename"));
     let forms: [fn(&str) -> String; 3] = [
@@ -249,9 +249,9 @@ async fn probes_do_not_wait_while_lists_are_searched_and_printed() {
     .await;
     for query in ["x+dd+ddd+dddd", "tool"] {
         let read = async || {
-            let (begun, path) = (Instant::now(), format!("/api/v1/mcp/tools?query={query}"));
+            let (started, path) = (Instant::now(), format!("/api/v1/mcp/tools?query={query}"));
             assert_eq!(Line::to(&gateway.address).send("GET", &path, &[], b"").await.status, 200);
-            begun.elapsed()
+            started.elapsed()
         };
         let alone = median(read).await;
         let readers = async {
@@ -262,8 +262,8 @@ async fn probes_do_not_wait_while_lists_are_searched_and_printed() {
         let mut times = Vec::new();
         let probes = async {
             let mut probe = Line::to(&gateway.address);
-            let begun = Instant::now();
-            while begun.elapsed() < Duration::from_secs(5) {
+            let started = Instant::now();
+            while started.elapsed() < Duration::from_secs(5) {
                 let asked = Instant::now();
                 assert_eq!(probe.send("GET", "/health/live", &[], b"").await.status, 200);
                 times.push(asked.elapsed());
@@ -309,9 +309,9 @@ async fn unread_lists_of_the_rest_api_share_one_text_and_are_charged() {
     drop(unread(6).await);
     let warm = gateway.resident_memory() >> 20;
     let open = unread(300).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let metrics = gateway.mcp().to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body;
-    let slow = begun.elapsed();
+    let slow = started.elapsed();
     let line = metrics.lines().find_map(|line| line.strip_prefix("switchyard_memory_used_bytes "));
     let used: u64 = line.expect("a metric").parse().expect("a number");
     let grown = (gateway.resident_memory() >> 20).saturating_sub(warm);

@@ -56,11 +56,11 @@ impl Unread {
 
     /// Asks it to end, waits for that, and returns how long it took.
     async fn end(&mut self) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(id, Signal::TERM).expect("it runs");
         eventually("it ends", async || self.child.try_wait().expect("our child")).await;
-        begun.elapsed()
+        started.elapsed()
     }
 
     /// Starts to read the log, in a thread that ends with it.
@@ -91,12 +91,12 @@ const CALL: &str = "/api/v1/mcp/call";
 async fn medians(line: &mut Line) -> [Duration; 2] {
     let (mut probes, mut calls) = (Vec::new(), Vec::new());
     for _ in 0..SAMPLES {
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(line.send("GET", "/health/live", &[], b"").await.status, 200);
-        probes.push(begun.elapsed());
-        let begun = Instant::now();
+        probes.push(started.elapsed());
+        let started = Instant::now();
         assert_eq!(line.post(CALL, &[], &call("good")).await.status, 200);
-        calls.push(begun.elapsed());
+        calls.push(started.elapsed());
     }
     [probes, calls].map(|mut times| {
         times.sort_unstable();
@@ -238,13 +238,13 @@ fn modern_call(tool: &str) -> String {
 #[tokio::test]
 async fn refused_requests_cost_a_bounded_log_and_are_all_counted() {
     let gateway = Gateway::of(&Registry::new()).start().await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut line = Line::to(&gateway.address);
     for _ in 0..REFUSED {
         let told = line.send("GET", "/health/live", &[("origin", "https://evil.example")], b"").await;
         assert_eq!(told.status, 403);
     }
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let of = |log: &[Value]| -> Vec<Value> {
         log.iter().filter(|line| line["code"] == "origin_not_allowed").cloned().collect()
     };

@@ -118,9 +118,9 @@ async fn withstood(
         beside(gateway, control(&mut held, &sink.address)).await.0
     };
     let mut held = Attack::default();
-    let begun = Instant::now();
+    let started = Instant::now();
     let (beside, failed) = beside(gateway, attack(&mut held)).await;
-    let (took, peak) = (begun.elapsed(), peak(gateway));
+    let (took, peak) = (started.elapsed(), peak(gateway));
     for session in &held.sessions {
         session.delete().await;
     }
@@ -231,14 +231,14 @@ async fn large_requests_are_refused_on_a_thread_of_their_own() {
     assert_eq!(answered(&gateway, socket).await, ("HTTP/1.1 413".to_owned(), true));
 }
 
-/// Waits until the used bytes of the memory budget match `wanted`, for at most 5 s, and returns them.
-async fn used(gateway: &Running, wanted: impl Fn(u64) -> bool) -> u64 {
+/// Waits until the used bytes of the memory budget match `expected`, for at most 5 s, and returns them.
+async fn used(gateway: &Running, expected: impl Fn(u64) -> bool) -> u64 {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let metrics = gateway.mcp().to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body;
         let line = metrics.lines().find_map(|line| line.strip_prefix("switchyard_memory_used_bytes "));
         let used: u64 = line.expect("a metric").parse().expect("a number");
-        if wanted(used) || Instant::now() > deadline {
+        if expected(used) || Instant::now() > deadline {
             return used;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -276,12 +276,12 @@ async fn notices_for_an_idle_session_keep_only_what_the_protocol_needs() {
     let warm = gateway.resident_memory() >> 20;
     let mut attack = Attack::default();
     attack.idle_session(&gateway).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     tokio::time::sleep(Duration::from_secs(6)).await;
     let (left, peak) = (gateway.resident_memory() >> 20, peak(&gateway));
     eprintln!(
         "{UPDATES} notices of 1 MiB: {warm} MiB warm, {peak} MiB at most, {left} MiB after {:?}",
-        begun.elapsed()
+        started.elapsed()
     );
     assert!(left <= warm + LEFT, "{left} MiB");
     // The updates did arrive: the session is notified when it reads.

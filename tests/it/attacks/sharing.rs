@@ -110,10 +110,10 @@ async fn a_large_list_is_not_read_again_for_each_notice() {
     let registry = Registry::new().http("large", &large.url()).http("small", &small.url());
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["large", "small"]).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     // Each notice is of a real change, because notices without one are followed more and more rarely.
     for round in 0.. {
-        if begun.elapsed() >= Duration::from_secs(5) {
+        if started.elapsed() >= Duration::from_secs(5) {
             break;
         }
         large.change_tools(vec![tool("large", 4 * MEGABYTE - round % 2)]);

@@ -96,8 +96,8 @@ fn statuses(sockets: &[TcpStream]) -> Vec<u16> {
     sockets.iter().map(|socket| first(socket).expect("HTTP/1.1")).collect()
 }
 
-fn count(statuses: &[u16], wanted: u16) -> usize {
-    statuses.iter().filter(|status| **status == wanted).count()
+fn count(statuses: &[u16], expected: u16) -> usize {
+    statuses.iter().filter(|status| **status == expected).count()
 }
 
 /// Counts the new clients that are served while the attacker holds `sockets`, and prints it.

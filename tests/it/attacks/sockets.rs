@@ -25,7 +25,7 @@ pub(super) const MADE: usize = SOCKETS + 40;
 /// New clients that are counted in each state of the attack.
 pub(super) const CLIENTS: usize = 50;
 /// How long a client waits for its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(5);
 
 /// The most connections that an attacker makes who renews them.
 pub(super) const BUDGET: usize = 5_000;
@@ -114,7 +114,7 @@ pub(super) async fn status_of(socket: &mut TcpStream, id: &str) -> Option<u16> {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, exchange).await.ok()?
+    tokio::time::timeout(WAIT, exchange).await.ok()?
 }
 
 /// Whether a new client is served.
@@ -208,8 +208,8 @@ async fn used(gateway: &Running) -> TcpStream {
 
 /// Requests one after another over `kept`, until one is not answered or `time` is over. Returns how many were answered.
 async fn over_one(kept: &mut TcpStream, time: Duration) -> usize {
-    let (begun, mut answered) = (Instant::now(), 0);
-    while begun.elapsed() < time && status_over(kept).await == Some(200) {
+    let (started, mut answered) = (Instant::now(), 0);
+    while started.elapsed() < time && status_over(kept).await == Some(200) {
         answered += 1;
         tokio::time::sleep(PAUSE).await;
     }
@@ -218,8 +218,8 @@ async fn over_one(kept: &mut TcpStream, time: Duration) -> usize {
 
 /// New clients one after another until `time` is over. Returns how many came, and how many were served.
 pub(super) async fn over_many(gateway: &Running, time: Duration) -> (usize, usize) {
-    let (begun, mut came, mut count) = (Instant::now(), 0, 0);
-    while begun.elapsed() < time {
+    let (started, mut came, mut count) = (Instant::now(), 0, 0);
+    while started.elapsed() < time {
         came += 1;
         count += usize::from(is_served(gateway).await);
         tokio::time::sleep(PAUSE).await;

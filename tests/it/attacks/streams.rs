@@ -42,7 +42,7 @@ async fn ids_and_names_of_events_are_not_kept() {
 
 /// Waits until the list of servers says that the connections of all servers were closed because they flood.
 async fn all_ended(gateway: &Running) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut open = usize::MAX;
     eventually("the connections are ended", async || {
         let listed = gateway.get("/servers").await.json();
@@ -51,7 +51,7 @@ async fn all_ended(gateway: &Running) {
         let names: Vec<&str> = names.filter_map(|server| server["name"].as_str()).collect();
         if names.len() < open {
             open = names.len();
-            eprintln!("{:.1} s: {names:?} are not ended", begun.elapsed().as_secs_f64());
+            eprintln!("{:.1} s: {names:?} are not ended", started.elapsed().as_secs_f64());
         }
         names.is_empty().then_some(())
     })
@@ -97,9 +97,10 @@ async fn standard_error_without_line_ends_is_read_at_a_bounded_rate() {
         let body = br#"{"server":"noisy","tool":"noisy","arguments":{}}"#;
         let _call = unread(&gateway.address, "/api/v1/mcp/call", "", body).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let (before, begun) = (gateway.cpu_time(), Instant::now());
+        let (before, started) = (gateway.cpu_time(), Instant::now());
         tokio::time::sleep(Duration::from_secs(3)).await;
-        shares.push(gateway.cpu_time().saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64());
+        shares
+            .push(gateway.cpu_time().saturating_sub(before).as_secs_f64() / started.elapsed().as_secs_f64());
     }
     eprintln!("CPU for standard error with and without line ends: {shares:.2?} (a whole processor before)");
     assert!(shares.iter().all(|share| *share < 0.4), "{shares:?}");

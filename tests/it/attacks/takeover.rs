@@ -16,10 +16,10 @@ async fn a_fifo_in_place_of_the_configuration_file_does_not_end_reloads() {
     let file = gateway.folder().join("mcp_servers.yaml");
     std::fs::remove_file(&file).expect("removed");
     mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
-    let begun = Instant::now();
+    let started = Instant::now();
     let refused = tokio::time::timeout(Duration::from_secs(3), gateway.post("/reload", "")).await;
     let refused = refused.expect("a reload of a FIFO is answered");
-    eprintln!("a reload of a FIFO: {} after {:?}", refused.status, begun.elapsed());
+    eprintln!("a reload of a FIFO: {} after {:?}", refused.status, started.elapsed());
     assert_eq!(refused.status, 422, "{}", refused.body);
     assert!(refused.body.contains("it is not a regular file"), "{}", refused.body);
     std::fs::remove_file(&file).expect("removed");

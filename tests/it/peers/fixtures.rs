@@ -37,7 +37,7 @@ pub const FEATURES: [&str; 12] = [
 pub const CANCEL: [&str; 1] = ["cancel"];
 
 /// How long a program may take for all of its targets.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT: Duration = Duration::from_secs(90);
 
 /// The result of each feature, by target.
 type Outcomes = BTreeMap<String, BTreeMap<String, String>>;
@@ -158,7 +158,7 @@ fn judge(client: &str, speaks: &str, outcomes: &Outcomes, features: &[&str]) -> 
         let all =
             std::iter::once(("connected", found("connected"), speaks)).chain(tried.filter(|_| connected));
         let lines: String =
-            all.filter(|(_, found, wanted)| found != wanted).fold(String::new(), |mut lines, line| {
+            all.filter(|(_, found, expected)| found != expected).fold(String::new(), |mut lines, line| {
                 write!(lines, "\n    {}: {}", line.0, line.1).expect("a string");
                 lines
             });
@@ -178,7 +178,7 @@ pub fn all_is_ok(wrong: &[Vec<String>]) {
 /// Runs a program to its end without blocking the test.
 async fn output(mut command: Command) -> (String, String) {
     let ran = tokio::task::spawn_blocking(move || command.output().expect("it runs"));
-    let output = tokio::time::timeout(PATIENCE, ran).await.expect("it ends").expect("it is waited for");
+    let output = tokio::time::timeout(WAIT, ran).await.expect("it ends").expect("it is waited for");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (text(output.stdout), text(output.stderr))
 }

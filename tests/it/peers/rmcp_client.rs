@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// How long a notification may take.
-const PATIENCE: Duration = Duration::from_secs(8);
+const WAIT: Duration = Duration::from_secs(8);
 
 /// The result of a feature; `Err` describes the failure.
 type Outcome = Result<(), String>;
@@ -107,7 +107,7 @@ pub async fn outcome(url: &str, revision: &str, features: &[&str]) -> BTreeMap<S
     let heard = Arc::new(Heard::default());
     let answers = Answers { heard: Arc::clone(&heard), version };
     let transport = StreamableHttpClientTransport::from_uri(url.to_owned());
-    let connecting = tokio::time::timeout(PATIENCE, Box::pin(answers.serve_with_lifecycle(transport, mode)));
+    let connecting = tokio::time::timeout(WAIT, Box::pin(answers.serve_with_lifecycle(transport, mode)));
     let mut outcomes = BTreeMap::new();
     let client = match connecting.await.map_err(words).and_then(|connected| connected.map_err(words)) {
         Ok(client) => client,
@@ -117,7 +117,7 @@ pub async fn outcome(url: &str, revision: &str, features: &[&str]) -> BTreeMap<S
     let peer = Peer { modern: version.as_str() >= "2026", client, heard };
     outcomes.insert("connected".to_owned(), version);
     for feature in features {
-        let outcome = tokio::time::timeout(3 * PATIENCE, Box::pin(peer.tries(feature))).await;
+        let outcome = tokio::time::timeout(3 * WAIT, Box::pin(peer.tries(feature))).await;
         let outcome = outcome.unwrap_or_else(|_| Err("it does not end".to_owned()));
         outcomes.insert((*feature).to_owned(), outcome.err().unwrap_or_else(|| "ok".to_owned()));
     }
@@ -232,10 +232,10 @@ impl Peer {
         let key = unique();
         {
             let mut running = std::pin::pin!(self.call("slow", json!({"ms": 30000, "key": key})));
-            let begun =
+            let started =
                 until("it begins", async || !self.heard.progress.lock().expect("no panic").is_empty());
             tokio::select! {
-                begun = begun => begun?,
+                started = started => started?,
                 answer = &mut running => return Err(format!("an answer: {answer:?}")),
             }
         }
@@ -342,13 +342,13 @@ fn unique() -> String {
     uuid::Uuid::new_v4().simple().to_string()[..8].to_owned()
 }
 
-fn same(found: &str, wanted: &str) -> Outcome {
-    if found == wanted { Ok(()) } else { Err(format!("{found:?}, not {wanted:?}")) }
+fn same(found: &str, expected: &str) -> Outcome {
+    if found == expected { Ok(()) } else { Err(format!("{found:?}, not {expected:?}")) }
 }
 
-fn among<'a>(wanted: &str, mut names: impl Iterator<Item = &'a str> + Clone) -> Outcome {
+fn among<'a>(expected: &str, mut names: impl Iterator<Item = &'a str> + Clone) -> Outcome {
     let all: Vec<&str> = names.clone().collect();
-    if names.any(|name| name == wanted) { Ok(()) } else { Err(format!("no {wanted} in {all:?}")) }
+    if names.any(|name| name == expected) { Ok(()) } else { Err(format!("no {expected} in {all:?}")) }
 }
 
 async fn until(what: &str, mut attempt: impl AsyncFnMut() -> bool) -> Outcome {
@@ -357,5 +357,5 @@ async fn until(what: &str, mut attempt: impl AsyncFnMut() -> bool) -> Outcome {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.map_err(|_| format!("in vain: {what}"))
+    tokio::time::timeout(WAIT, asking).await.map_err(|_| format!("in vain: {what}"))
 }

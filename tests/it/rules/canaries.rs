@@ -39,7 +39,7 @@ fn registry(nobody: &str) -> (Registry, Vec<String>) {
 }
 
 /// Returns all answers of the program about its servers.
-async fn told(gateway: &Running) -> Vec<String> {
+async fn all_answers(gateway: &Running) -> Vec<String> {
     let mut told = Vec::new();
     for path in ["/health", "/metrics", "/openapi.json", "/health/ready", "/"] {
         told.push(gateway.mcp().to(&gateway.url(path)).bare(http::Method::GET, &[]).await.body);
@@ -91,7 +91,7 @@ async fn no_secret_of_the_registry_file_is_told() {
         servers.iter().all(|server: &Value| server["last_error"].is_string()).then_some(())
     })
     .await;
-    said.extend(told(&gateway).await);
+    said.extend(all_answers(&gateway).await);
     gateway.rewrite(&wrong);
     let refused = gateway.post("/reload", "").await;
     assert_eq!(refused.status, 422, "{refused:?}");

@@ -14,7 +14,7 @@ pub struct User {
 
 /// The result of a call: its text, and what its client was sent meanwhile.
 #[derive(Debug)]
-pub struct Called {
+pub struct UserCall {
     /// The text of the result.
     pub text: String,
     /// The messages of what it was asked.
@@ -67,8 +67,8 @@ impl User {
     }
 
     /// Reads to the end of a call and accepts whatever is asked.
-    pub async fn finish(&self, stream: &mut Stream) -> Called {
-        let mut called = Called { text: String::new(), asked: Vec::new(), logged: Vec::new() };
+    pub async fn finish(&self, stream: &mut Stream) -> UserCall {
+        let mut called = UserCall { text: String::new(), asked: Vec::new(), logged: Vec::new() };
         while let Some(message) = stream.next().await {
             match message["method"].as_str() {
                 Some("elicitation/create") => {
@@ -92,12 +92,12 @@ impl User {
     }
 
     /// Calls `ask` and answers what is asked.
-    pub async fn call(&mut self, arguments: &Value) -> Called {
+    pub async fn call(&mut self, arguments: &Value) -> UserCall {
         self.call_tool("ask", arguments).await
     }
 
     /// Calls `tool` and answers what is asked.
-    pub async fn call_tool(&mut self, tool: &str, arguments: &Value) -> Called {
+    pub async fn call_tool(&mut self, tool: &str, arguments: &Value) -> UserCall {
         let (_, mut stream) = self.begin(tool, arguments).await;
         self.finish(&mut stream).await
     }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use http::header::{COOKIE, LOCATION, ORIGIN, SET_COOKIE};
 use url::Url;
 
-use super::PATIENCE;
+use super::WAIT;
 
 /// The cookies of one person.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Page {
 
 impl Browser {
     pub fn new() -> Self {
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE);
+        let client = reqwest::Client::builder().no_proxy().timeout(WAIT);
         let http = client.redirect(reqwest::redirect::Policy::none()).build().expect("a client");
         Self { http, cookies: Mutex::default() }
     }

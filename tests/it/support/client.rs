@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
-use super::{PATIENCE, sse};
+use super::{WAIT, sse};
 
 /// The modern revision that this client speaks.
 pub const MODERN: &str = "2026-07-28";
@@ -29,7 +29,7 @@ pub struct Client {
 impl Client {
     /// A client of the endpoint at `url`.
     pub fn at(url: &str) -> Self {
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
+        let http = reqwest::Client::builder().no_proxy().timeout(WAIT).build().expect("a client");
         Self::with(http, url)
     }
 
@@ -145,7 +145,7 @@ impl Client {
     }
 
     async fn open_modern(&self, method: &str, params: &str) -> reqwest::Response {
-        let named: Named = serde_json::from_str(params).expect("JSON");
+        let named: PromptName = serde_json::from_str(params).expect("JSON");
         let name = if method == "resources/read" { &named.uri } else { &named.name };
         let mut headers = vec![("mcp-protocol-version", MODERN), ("mcp-method", method)];
         let name = name.as_deref().map(protocol::headers::encode);
@@ -170,7 +170,7 @@ impl Client {
 
 /// Parameters that a modern request repeats in a header.
 #[derive(Deserialize)]
-struct Named {
+struct PromptName {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -242,7 +242,7 @@ impl Stream {
                 self.read += 1;
                 return Some(event);
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.response.next()).await;
+            let chunk = tokio::time::timeout(WAIT, self.response.next()).await;
             let chunk = chunk.expect("something comes")?;
             self.is_broken = chunk.is_err();
             self.text.push_str(std::str::from_utf8(&chunk.ok()?).expect("UTF-8"));

@@ -14,7 +14,7 @@ use super::client::{Client, LEGACY, MODERN, client_info};
 use super::process::Process;
 use super::registry::Registry;
 use super::user::User;
-use super::{PATIENCE, eventually};
+use super::{WAIT, eventually};
 
 /// The program with a configuration, not started yet.
 #[derive(Debug)]
@@ -375,7 +375,7 @@ impl StdioSession {
 
     /// Returns the next line, which must be a message; `None` at the end of standard output.
     pub fn next(&mut self) -> Option<Value> {
-        match self.output.recv_timeout(PATIENCE) {
+        match self.output.recv_timeout(WAIT) {
             Ok(line) => {
                 let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout: {line}"));
                 assert_eq!(message["jsonrpc"], "2.0", "stdout: {line}");

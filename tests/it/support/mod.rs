@@ -56,7 +56,7 @@ pub use registry::Registry;
 pub use testkit::{r2r, rag};
 
 /// How long a test waits for an event that should come at once; after that it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const WAIT: Duration = Duration::from_secs(20);
 
 /// A service on its own thread and runtime, until this value is dropped. It also answers while its
 /// test blocks on the end of a process.
@@ -89,7 +89,7 @@ pub fn listen(address: SocketAddr) -> std::net::TcpListener {
     listener
 }
 
-/// Repeats `attempt` until it returns a value, and fails with `what` when `PATIENCE` is over.
+/// Repeats `attempt` until it returns a value, and fails with `what` when `WAIT` is over.
 ///
 /// Use it for events in another process; it returns as soon as the event has happened.
 pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
@@ -101,6 +101,6 @@ pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let found = tokio::time::timeout(PATIENCE, asking).await;
-    found.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"))
+    let found = tokio::time::timeout(WAIT, asking).await;
+    found.unwrap_or_else(|_| panic!("{what}: not within {WAIT:?}"))
 }

@@ -113,13 +113,13 @@ pub(super) async fn create(context: &ChromaContext, input: CreateInput) -> Resul
     let mut metadata = said.clone();
     metadata.insert(CREATED_AT.into(), layout::time_of(layout::now()).into());
     if let Some(ours) = CollectionModel::ours(&*context.embedding, None) {
-        ours.note(&mut metadata);
+        ours.write_to(&mut metadata);
     }
     let made = match context.chroma.create(&full, Some(&metadata)).await {
-        Ok(made) => context.note(made),
+        Ok(made) => context.cache(made),
         Err(Error::Backend { status: 409, .. }) => {
             let there = context.open_anew(&input.name).await?;
-            return if told(&there) == said && created_at(&there).is_some() {
+            return if metadata_of(&there) == said && created_at(&there).is_some() {
                 Ok(created(input.name, &there, false))
             } else {
                 Err(taken(&input.name).into())
@@ -134,7 +134,7 @@ fn created(name: String, collection: &Collection, created: bool) -> Raw {
     Raw::of(&CreateOutput {
         name,
         created,
-        metadata: told(collection),
+        metadata: metadata_of(collection),
         created_at: created_at(collection),
         embedding: CollectionModel::of(collection),
     })
@@ -185,7 +185,7 @@ async fn listed(context: &ChromaContext, collection: Collection) -> Result<Optio
     Ok(Some(CollectionItem {
         name: name.to_owned(),
         count,
-        metadata: told(&collection),
+        metadata: metadata_of(&collection),
         created_at: created_at(&collection),
         embedding: CollectionModel::of(&collection),
     }))
@@ -201,8 +201,8 @@ pub(super) async fn delete(context: &ChromaContext, input: DeleteInput) -> Resul
     Ok(Raw::of(&DeleteOutput { name: input.name, deleted: true }))
 }
 
-fn told(collection: &Collection) -> Metadata {
-    collection.metadata.as_ref().map(|all| Subject::Collection.said(all)).unwrap_or_default()
+fn metadata_of(collection: &Collection) -> Metadata {
+    collection.metadata.as_ref().map(|all| Subject::Collection.without_reserved(all)).unwrap_or_default()
 }
 
 fn created_at(collection: &Collection) -> Option<String> {

@@ -98,14 +98,14 @@ impl ChromaContext {
 
     async fn find(&self, name: &str, full: String) -> Result<Arc<Collection>, Failure> {
         if let Some(found) = self.chroma.collection(&full).await? {
-            return Ok(self.note(found));
+            return Ok(self.cache(found));
         }
         self.forget(&full);
         Err(self.no_collection("collection", name).await.into())
     }
 
     /// Caches a collection.
-    pub(super) fn note(&self, collection: Collection) -> Arc<Collection> {
+    pub(super) fn cache(&self, collection: Collection) -> Arc<Collection> {
         let collection = Arc::new(collection);
         self.lock().put(collection.name.clone(), Arc::clone(&collection));
         collection

@@ -212,7 +212,7 @@ pub(super) async fn update(
     let found = place.look().await?;
     // The current head, because others may have written the document while this one was embedded.
     let Some(now) = &found.head else { return Err(no_document(&input.doc_id).into()) };
-    let draft = text.draft(&input.content, said.unwrap_or_else(|| now.said()));
+    let draft = text.draft(&input.content, said.unwrap_or_else(|| now.caller_metadata()));
     let chunks = draft.pieces.len();
     place.put(found, &draft).await?;
     Ok(Raw::of(&WriteOutput {
@@ -254,7 +254,7 @@ pub(super) async fn get(context: &ChromaContext, input: OneInput) -> Result<Raw,
         document_id: input.doc_id,
         collection: input.collection,
         chunks: head.number("chunk_count").unwrap_or_default(),
-        metadata: head.said(),
+        metadata: head.caller_metadata(),
         created_at: head.text("created_at"),
         updated_at: head.text("updated_at"),
         revision: head.revision,

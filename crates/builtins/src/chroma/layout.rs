@@ -74,8 +74,8 @@ impl Head {
     }
 
     /// Returns the caller's metadata of the document.
-    pub(super) fn said(&self) -> Metadata {
-        Subject::Document.said(&self.record)
+    pub(super) fn caller_metadata(&self) -> Metadata {
+        Subject::Document.without_reserved(&self.record)
     }
 }
 

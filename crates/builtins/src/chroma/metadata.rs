@@ -55,7 +55,7 @@ impl Subject {
     }
 
     /// Returns `all` without the keys of Switchyard.
-    pub(super) fn said(self, all: &Metadata) -> Metadata {
+    pub(super) fn without_reserved(self, all: &Metadata) -> Metadata {
         let former = (self == Self::Document && !all.contains_key(DIGEST)).then_some(FORMER_DIGEST);
         let is_theirs = |key: &str| !self.reserved().contains(&key) && Some(key) != former;
         all.iter()
@@ -65,7 +65,7 @@ impl Subject {
     }
 }
 
-/// Returns `said` without nulls, or refuses it.
+/// Returns `without_reserved` without nulls, or refuses it.
 pub(super) fn check(said: Map<String, Value>, subject: Subject) -> Result<Metadata, Refusal> {
     let said: Metadata = said.into_iter().filter(|(_, value)| !value.is_null()).collect();
     for (key, value) in &said {
@@ -169,13 +169,13 @@ mod tests {
 
     #[test]
     fn source_is_the_callers_but_in_records_of_before() {
-        let said = |all: Value| {
+        let without_reserved = |all: Value| {
             let Value::Object(all) = all else { panic!("no object: {all}") };
-            Value::Object(Subject::Document.said(&all))
+            Value::Object(Subject::Document.without_reserved(&all))
         };
         let now = json!({"document_id": "d", DIGEST: "0", "source": "wiki", "a": 1});
-        assert_eq!(said(now), json!({"source": "wiki", "a": 1}));
-        assert_eq!(said(json!({"document_id": "d", "source": "0", "a": 1})), json!({"a": 1}));
+        assert_eq!(without_reserved(now), json!({"source": "wiki", "a": 1}));
+        assert_eq!(without_reserved(json!({"document_id": "d", "source": "0", "a": 1})), json!({"a": 1}));
     }
 
     #[test]

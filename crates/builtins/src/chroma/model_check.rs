@@ -57,7 +57,7 @@ impl CollectionModel {
     }
 
     /// Writes the model into the metadata of a collection.
-    pub(crate) fn note(&self, metadata: &mut Metadata) {
+    pub(crate) fn write_to(&self, metadata: &mut Metadata) {
         metadata.insert(PROVIDER.into(), self.provider.as_str().into());
         metadata.insert(MODEL.into(), self.name.as_str().into());
         if let Some(dimension) = self.dimension {
@@ -137,10 +137,10 @@ pub(super) async fn agree(
         check(context, now, Some(dimension))?;
     }
     let mut said = said.clone();
-    ours.note(&mut said);
+    ours.write_to(&mut said);
     context.chroma.describe(collection.id, &said).await?;
     if let Some(after) = context.chroma.collection(&collection.name).await? {
-        check(context, &context.note(after), Some(dimension))?;
+        check(context, &context.cache(after), Some(dimension))?;
     }
     Ok(())
 }

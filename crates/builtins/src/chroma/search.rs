@@ -133,7 +133,7 @@ fn passage(hit: Hit, space: Space) -> ChunkItem {
         start_pos: number("start_pos"),
         end_pos: number("end_pos"),
         headings,
-        metadata: if is_ours { Subject::Document.said(&hit.metadata) } else { hit.metadata },
+        metadata: if is_ours { Subject::Document.without_reserved(&hit.metadata) } else { hit.metadata },
         chunk_id: hit.id,
         content: hit.document.unwrap_or_default(),
         score: hit.distance.map_or(0.0, |distance| space.score(distance)),

@@ -60,7 +60,7 @@ struct SearchArguments {
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct DocumentPath {
     path: String,
 }
 
@@ -74,7 +74,9 @@ impl HandbookCall {
     pub(super) fn read(tool: &Tool, arguments: &Raw) -> Result<Self, Refusal> {
         match tool.name() {
             "search_handbook" => tool.read(arguments).map(|requested| Self::Search(Search::of(requested))),
-            "get_handbook_section" => tool.read(arguments).map(|Named { path }| Self::Section { path }),
+            "get_handbook_section" => {
+                tool.read(arguments).map(|DocumentPath { path }| Self::Section { path })
+            }
             "list_handbook_topics" => tool.read(arguments).map(|Nothing {}| Self::Topics),
             "get_recent_updates" => {
                 let updates = |Since { days }| Self::Updates { days: days.unwrap_or(DEFAULT_DAYS) };

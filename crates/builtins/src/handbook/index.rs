@@ -131,8 +131,8 @@ impl Index {
     /// Returns where a word is in those sections that have it and are wanted, in order.
     pub(super) fn positions(&self, word: &str, is_wanted: &[bool]) -> Vec<(usize, Positions)> {
         let postings = self.words.get(word).into_iter().flat_map(|postings| postings.iter());
-        let wanted = postings.filter(|posting| is_wanted[posting.section]);
-        wanted.map(|posting| (posting.section, posting.positions())).collect()
+        let expected = postings.filter(|posting| is_wanted[posting.section]);
+        expected.map(|posting| (posting.section, posting.positions())).collect()
     }
 
     /// Returns the inverse document frequency of BM25: the fewer sections have a word, the larger it is. The

@@ -44,7 +44,7 @@ pub(super) struct RecordedQuery {
 
 impl History {
     /// Records that `affinity` sent `query`.
-    pub(super) fn note(&self, affinity: Option<&Affinity>, tool: &'static str, query: &str) {
+    pub(super) fn record(&self, affinity: Option<&Affinity>, tool: &'static str, query: &str) {
         let Some(affinity) = affinity else { return };
         let query = query[..query.floor_char_boundary(MOST_BYTES)].to_owned();
         let mut all = self.lock();
@@ -99,10 +99,10 @@ mod tests {
         let history = History::default();
         let (one, other) = (Affinity::session(), of_principal());
         for n in 0..12 {
-            history.note(Some(&one), "t", &format!("one {n}"));
+            history.record(Some(&one), "t", &format!("one {n}"));
         }
-        history.note(Some(&other), "t", "other");
-        history.note(None, "t", "a program");
+        history.record(Some(&other), "t", "other");
+        history.record(None, "t", "a program");
         assert_eq!(texts(&history, &one).len(), 10);
         assert_eq!(texts(&history, &one)[0], "one 11");
         assert_eq!(texts(&history, &of_principal()), ["other"]);
@@ -113,10 +113,10 @@ mod tests {
     fn it_does_not_grow_without_end() {
         let history = History::default();
         let first = Affinity::session();
-        history.note(Some(&first), "t", &"ä".repeat(10_000));
+        history.record(Some(&first), "t", &"ä".repeat(10_000));
         assert_eq!(texts(&history, &first)[0].len(), 500);
         for _ in 0..MOST_CLIENTS {
-            history.note(Some(&Affinity::session()), "t", "x");
+            history.record(Some(&Affinity::session()), "t", "x");
         }
         assert!(texts(&history, &first).is_empty(), "it was silent longest");
         assert_eq!(history.lock().len(), MOST_CLIENTS);

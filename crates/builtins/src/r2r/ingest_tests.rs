@@ -201,14 +201,14 @@ async fn equal_calls_at_once_send_once() {
 async fn call_for_a_document_under_way_is_answered_at_once() {
     let place = Place::new().await;
     place.r2r().ingestion_time(Duration::from_secs(3));
-    let begun = Instant::now();
+    let started = Instant::now();
     let first = place.ingest_with("a.md", json!({})).await.expect("accepted");
     let more = join_all((0..100).map(|_| place.ingest_with("a.md", json!({})))).await;
     assert!(more.iter().all(|one| one.as_ref() == Ok(&first)), "equal calls take no place: {more:?}");
     place.write("a.md", "The walrus sings at one.");
     let other = place.ingest_with("a.md", json!({})).await.expect_err("another version has to wait");
     assert!(other.contains("too many calls"), "{other}");
-    assert!(begun.elapsed() < Duration::from_secs(3), "nobody waited for the end of the ingestion");
+    assert!(started.elapsed() < Duration::from_secs(3), "nobody waited for the end of the ingestion");
     assert_eq!(place.r2r().count(SEND), 1);
     place.until(&first["document_id"], "success").await;
     place.ingest("a.md").await.expect("the other version");

@@ -128,12 +128,12 @@ impl R2r {
         match tool.name() {
             "r2r_search" => {
                 let input: search::R2rSearchInput = tool.read(arguments)?;
-                context.history.note(report.affinity(), search::ABOUT.name, &input.query);
+                context.history.record(report.affinity(), search::ABOUT.name, &input.query);
                 search::search(context, project, input).await
             }
             "r2r_rag_query" => {
                 let input: rag::RagInput = tool.read(arguments)?;
-                context.history.note(report.affinity(), rag::ABOUT.name, &input.question);
+                context.history.record(report.affinity(), rag::ABOUT.name, &input.question);
                 rag::ask(context, project, input, report).await
             }
             "r2r_ingest_document" => {

@@ -115,7 +115,7 @@ pub(super) async fn ask(
         (input.max_tokens, input.temperature, input.include_sources),
     );
     let make = async {
-        let answer = tell(context, &input, collection, report).await?;
+        let answer = stream_answer(context, &input, collection, report).await?;
         if answer.chunks.is_empty() && input.collection_id.is_some() {
             documents::check_collection(context, collection).await?;
         }
@@ -125,7 +125,7 @@ pub(super) async fn ask(
     context.answers.fetch(context.options.cache_ttl.rag, Some(collection), &inputs, make).await
 }
 
-async fn tell(
+async fn stream_answer(
     context: &R2rContext,
     input: &RagInput,
     collection: Id,

@@ -85,10 +85,10 @@ pub(super) async fn read_answer(
         if state.is_over() {
             break;
         }
-        teller.tell(&state.answer);
+        teller.report(&state.answer);
     }
     teller.finish(&state.answer);
-    Ok(state.told())
+    Ok(state.into_answer())
 }
 
 impl AnswerState {
@@ -117,7 +117,7 @@ impl AnswerState {
         nothing || self.is_done || self.answer.len() > MOST
     }
 
-    fn told(mut self) -> Option<RagAnswer> {
+    fn into_answer(mut self) -> Option<RagAnswer> {
         let chunks = self.chunks.take()?;
         if self.answer.is_empty() && !chunks.is_empty() {
             return None;
@@ -138,7 +138,7 @@ struct ProgressReporter<'a> {
 }
 
 impl ProgressReporter<'_> {
-    fn tell(&mut self, answer: &str) {
+    fn report(&mut self, answer: &str) {
         let now = Instant::now();
         if !answer.is_empty() && now >= self.next {
             self.next = now + PAUSE;

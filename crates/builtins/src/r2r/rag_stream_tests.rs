@@ -23,37 +23,38 @@ fn word(text: &str) -> Result<Event, Error> {
     event("message", &json!({"delta": {"content": [{"payload": {"value": text}}]}}))
 }
 
-async fn told(events: Vec<Result<Event, Error>>) -> Result<Option<RagAnswer>, Error> {
+async fn answer_to(events: Vec<Result<Event, Error>>) -> Result<Option<RagAnswer>, Error> {
     read_answer(stream::iter(events), Id(Uuid::from_u128(9)), &Report::none()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_complete_when_its_end_was_seen() {
     let done = || event("done", &json!("[DONE]"));
-    let whole = told(vec![found(9), word("one "), word("two"), done()]).await.expect("heard").expect("told");
+    let whole =
+        answer_to(vec![found(9), word("one "), word("two"), done()]).await.expect("heard").expect("told");
     assert_eq!((whole.answer.as_str(), whole.is_complete, whole.chunks.len()), ("one two", true, 1));
     let last = event("final_answer", &json!({"generated_answer": "one, two"}));
-    let whole = told(vec![found(9), word("one two"), last, done()]).await.expect("heard").expect("told");
+    let whole = answer_to(vec![found(9), word("one two"), last, done()]).await.expect("heard").expect("told");
     assert_eq!(whole.answer, "one, two", "the last word is R2R's");
     let cut = || Err(Error::Cut { reason: "x".into() });
     for end in [vec![], vec![cut()]] {
         let events = [found(9), word("one ")].into_iter().chain(end).collect();
-        let part = told(events).await.expect("heard").expect("told");
+        let part = answer_to(events).await.expect("heard").expect("told");
         assert_eq!((part.answer.as_str(), part.is_complete), ("one ", false));
     }
-    assert!(told(vec![found(9), cut()]).await.is_err(), "there is nothing of it");
-    assert!(told(vec![found(9)]).await.expect("heard").is_none(), "asked again, it says why");
-    assert!(told(vec![]).await.expect("heard").is_none());
+    assert!(answer_to(vec![found(9), cut()]).await.is_err(), "there is nothing of it");
+    assert!(answer_to(vec![found(9)]).await.expect("heard").is_none(), "asked again, it says why");
+    assert!(answer_to(vec![]).await.expect("heard").is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn answer_without_sources_or_on_foreign_documents_is_not_passed_on() {
     let none = event("search_results", &json!({"data": {"chunk_search_results": null}}));
-    let nothing = told(vec![none, word("made up")]).await.expect("heard").expect("told");
+    let nothing = answer_to(vec![none, word("made up")]).await.expect("heard").expect("told");
     assert_eq!((nothing.answer.as_str(), nothing.chunks.len()), ("", 0));
-    assert!(told(vec![found(8), word("foreign")]).await.is_err());
-    assert!(told(vec![word("before anything was found"), found(9)]).await.expect("heard").is_none());
-    assert!(told(vec![found(9), event("message", &json!({"delta": 1}))]).await.is_err());
+    assert!(answer_to(vec![found(8), word("foreign")]).await.is_err());
+    assert!(answer_to(vec![word("before anything was found"), found(9)]).await.expect("heard").is_none());
+    assert!(answer_to(vec![found(9), event("message", &json!({"delta": 1}))]).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

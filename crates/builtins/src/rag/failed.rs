@@ -180,10 +180,10 @@ impl Reported {
     }
 
     /// The answer of the tool of `technique`: the facts of the bridge beside what Switchyard says of the kind.
-    fn told(&self, technique: &str) -> Raw {
+    fn result_for(&self, technique: &str) -> Raw {
         let [error, r#type, guidance] = self.kind.words();
         let fact = |name: &str| self.facts.as_ref().and_then(|facts| facts.get(name));
-        let told = Raw::of(&FailedTechnique {
+        let result = Raw::of(&FailedTechnique {
             error,
             r#type,
             technique,
@@ -194,8 +194,8 @@ impl Reported {
                 .then(|| fact("retry_after_seconds").unwrap_or_else(|| Raw::of(&USUAL_WAIT))),
         });
         let others = self.facts.iter().flat_map(Raw::members);
-        let others = others.filter(|(name, _)| told.part(name).is_none());
-        others.fold(told.clone(), |told, (name, fact)| told.with(&name, &fact))
+        let others = others.filter(|(name, _)| result.part(name).is_none());
+        others.fold(result.clone(), |result, (name, fact)| result.with(&name, &fact))
     }
 }
 
@@ -258,7 +258,7 @@ impl AskFailure {
         match self {
             Self::Refused(refusal) => Ok(Ok(refused(&refusal))),
             Self::Bridge(error) => Err(error),
-            Self::Reported(said) => Ok(Ok(failed(&said.told(technique)))),
+            Self::Reported(said) => Ok(Ok(failed(&said.result_for(technique)))),
         }
     }
 }

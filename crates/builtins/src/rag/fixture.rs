@@ -17,7 +17,7 @@ use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Event, Events};
 
 /// How long a test waits for an immediate event.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const WAIT: Duration = Duration::from_secs(20);
 /// Key of the bridge.
 pub(super) const KEY: &str = "key-that-nobody-sees";
 
@@ -93,7 +93,7 @@ impl Fixture {
 
     /// Waits for the next event.
     pub(super) async fn event(&mut self) -> Event {
-        timeout(PATIENCE, self.events.recv()).await.expect("something is reported").expect("it lives")
+        timeout(WAIT, self.events.recv()).await.expect("something is reported").expect("it lives")
     }
 
     /// Whether no event was reported since.
@@ -118,6 +118,6 @@ impl Fixture {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, waiting).await.expect("it happens");
+        timeout(WAIT, waiting).await.expect("it happens");
     }
 }

@@ -142,6 +142,6 @@ async fn dropping_the_server_ends_what_follows_the_list() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(super::fixture::PATIENCE, gone).await.expect("the task ends");
+    tokio::time::timeout(super::fixture::WAIT, gone).await.expect("the task ends");
     drop(bridge);
 }

@@ -257,8 +257,7 @@ async fn a_key_that_is_withdrawn_ends_the_connection() {
     fixture.bridge.wants(KEY);
     let error = fixture.failure("rag_basic", question()).await;
     assert!(matches!(error, Error::Backend { status: 401, .. }) && !error.trips_breaker(), "{error:?}");
-    let reason =
-        tokio::time::timeout(super::fixture::PATIENCE, fixture.ours.closed()).await.expect("it closes");
+    let reason = tokio::time::timeout(super::fixture::WAIT, fixture.ours.closed()).await.expect("it closes");
     assert!(reason.contains("wants a key"), "{reason}");
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn of(response: Response, secrets: &[SecretString], origin: &Ar
     let waits = retry_after(response.headers());
     let body = whole(response.into_body(), MOST_BYTES, origin).await.unwrap_or_default();
     let cleaner = Cleaner::new(secrets);
-    let said = said(&body).map(|text| cleaner.line(text)).filter(|text| !text.is_empty());
+    let said = error_text(&body).map(|text| cleaner.line(text)).filter(|text| !text.is_empty());
     let detail = said.unwrap_or_else(|| of_status(status));
     let facts = Raw::parse(&body).ok().and_then(|body| facts::facts(&body, &cleaner));
     let retry_after = waits.or_else(|| facts::retry_after(facts.as_ref()?));
@@ -44,7 +44,7 @@ fn of_status(status: StatusCode) -> String {
 
 /// Returns the message from the usual forms of errors: `{message}`, `{detail: text}`, `{detail: {message}}`,
 /// `{detail: [{loc, msg}]}`, `{error: {message}}`, `{error: text}`.
-fn said(body: &[u8]) -> Option<String> {
+fn error_text(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let nested = |value: &Value| text(value).or_else(|| text(value.get("message")?));

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::multipart::{self, Part};
 use super::record;
-use super::routes::{Asked, Reply};
+use super::routes::{ParsedRequest, Reply};
 use super::state::{Collection, Document, State};
 
 /// File extensions that the fake accepts. R2R has more.
@@ -13,8 +13,8 @@ const KINDS: [&str; 10] = ["md", "txt", "json", "csv", "html", "py", "ts", "js",
 /// Largest Markdown file, in bytes.
 const MOST_BYTES: usize = 2_000_000;
 
-pub(super) fn create(state: &mut State, asked: &Asked) -> Reply {
-    let parts = multipart::parts(asked.header("content-type").unwrap_or_default(), &asked.body);
+pub(super) fn create(state: &mut State, request: &ParsedRequest) -> Reply {
+    let parts = multipart::parts(request.header("content-type").unwrap_or_default(), &request.body);
     let part = |name: &str| parts.iter().find(|part| part.name == name);
     let text = |name: &str| part(name).map(|part| &*part.text);
     let metadata = match text("metadata").map(serde_json::from_str::<Value>) {
@@ -43,7 +43,7 @@ pub(super) fn create(state: &mut State, asked: &Asked) -> Reply {
         let (status, answer) = record::answer("document-create-again");
         return Reply::of(status, &with_id(answer, &id));
     }
-    let collections = wanted(text("collection_ids"), &metadata);
+    let collections = collections_of(text("collection_ids"), &metadata);
     let title = title.rsplit('/').next().unwrap_or(&title).to_owned();
     let document = state.add_document(id.clone(), &title, body, metadata);
     document.collections = collections;
@@ -80,7 +80,7 @@ fn with_id(mut answer: Value, id: &str) -> Value {
 }
 
 /// Returns the collections of the form and of the metadata.
-fn wanted(form: Option<&str>, metadata: &Value) -> Vec<String> {
+fn collections_of(form: Option<&str>, metadata: &Value) -> Vec<String> {
     let form: Vec<String> = form.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let named = metadata["collection_ids"].as_array().cloned().unwrap_or_default();
     let named = named.iter().filter_map(|id| id.as_str().map(str::to_owned));
@@ -95,10 +95,10 @@ fn newest<'a>(documents: impl DoubleEndedIterator<Item = &'a Document>) -> Vec<V
     documents.rev().map(Document::shown).collect()
 }
 
-pub(super) fn list(state: &State, asked: &Asked) -> Reply {
-    let ids = asked.parameters("ids");
+pub(super) fn list(state: &State, request: &ParsedRequest) -> Reply {
+    let ids = request.parameters("ids");
     let asked_for = |document: &&Document| ids.is_empty() || ids.contains(&document.id);
-    asked.page(&newest(state.documents.iter().filter(asked_for)))
+    request.page(&newest(state.documents.iter().filter(asked_for)))
 }
 
 pub(super) fn one(state: &mut State, id: &str) -> Reply {
@@ -121,10 +121,10 @@ pub(super) fn delete(state: &mut State, id: &str) -> Reply {
     Reply::recorded(if is_gone { "document-delete" } else { "document-delete-again" })
 }
 
-pub(super) fn collections(state: &State, asked: &Asked) -> Reply {
+pub(super) fn collections(state: &State, request: &ParsedRequest) -> Reply {
     let ours = state.collections.iter().rev().filter(|collection| collection.is_ours);
     let shown: Vec<Value> = ours.map(|collection| counted(state, collection)).collect();
-    asked.page(&shown)
+    request.page(&shown)
 }
 
 fn counted(state: &State, collection: &Collection) -> Value {
@@ -176,7 +176,7 @@ pub(super) fn delete_collection(state: &mut State, id: &str) -> Reply {
     Reply::recorded("document-delete")
 }
 
-pub(super) fn of_collection(state: &State, id: &str, asked: &Asked) -> Reply {
+pub(super) fn of_collection(state: &State, id: &str, request: &ParsedRequest) -> Reply {
     if let Some(refusal) = closed(state, id) {
         return refusal;
     }
@@ -187,7 +187,7 @@ pub(super) fn of_collection(state: &State, id: &str, asked: &Asked) -> Reply {
         document["collection_ids"] = json!([id]);
         document["total_tokens"] = Value::Null;
     }
-    asked.page(&shown)
+    request.page(&shown)
 }
 
 pub(super) fn assign(state: &mut State, id: &str, document: &str) -> Reply {

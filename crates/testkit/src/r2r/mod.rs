@@ -23,7 +23,7 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::served::Served;
-use routes::{Asked, Reply};
+use routes::{ParsedRequest, Reply};
 use state::State;
 pub use state::{Fault, ReceivedRequest};
 
@@ -167,21 +167,21 @@ impl R2r {
 async fn answer(Shared(state): Shared<Arc<Mutex<State>>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body: Bytes = to_bytes(body, MOST_BYTES).await.unwrap_or_default();
-    let asked = Asked::new(&head, body);
+    let parsed = ParsedRequest::new(&head, body);
     let (pause, fault) = {
         let mut state = state.lock().expect("no handler panicked");
-        state.note(&asked);
-        (state.pause(&asked.path), state.fault(&asked.line()))
+        state.note(&parsed);
+        (state.pause(&parsed.path), state.fault(&parsed.line()))
     };
     tokio::time::sleep(pause).await;
     let reply = match fault {
         Some(Fault::Hang) => return std::future::pending().await,
         Some(Fault::Lost) => {
-            routes::answer(&mut state.lock().expect("no handler panicked"), &asked);
+            routes::answer(&mut state.lock().expect("no handler panicked"), &parsed);
             routes::failed(&Fault::Status(502))
         }
         Some(fault) => routes::failed(&fault),
-        None => routes::answer(&mut state.lock().expect("no handler panicked"), &asked),
+        None => routes::answer(&mut state.lock().expect("no handler panicked"), &parsed),
     };
     if let Some(id) = &reply.ingesting {
         let time = state.lock().expect("no handler panicked").ingestion_time;

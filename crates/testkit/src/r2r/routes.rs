@@ -10,7 +10,7 @@ use super::{documents, record, retrieval};
 
 /// One request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ParsedRequest {
     method: String,
     raw_path: String,
     /// Path after decoding, as R2R's server does it before routing.
@@ -20,7 +20,7 @@ pub(super) struct Asked {
     pub body: Bytes,
 }
 
-impl Asked {
+impl ParsedRequest {
     pub(super) fn new(head: &Parts, body: Bytes) -> Self {
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let headers = head.headers.iter().filter(|(name, _)| *name != "host");
@@ -152,33 +152,33 @@ pub(super) fn failed(fault: &Fault) -> Reply {
     }
 }
 
-pub(super) fn answer(state: &mut State, asked: &Asked) -> Reply {
-    let path: Vec<&str> = asked.path.trim_start_matches('/').split('/').collect();
+pub(super) fn answer(state: &mut State, request: &ParsedRequest) -> Reply {
+    let path: Vec<&str> = request.path.trim_start_matches('/').split('/').collect();
     let Some((&"v3", path)) = path.split_first() else { return Reply::recorded("unknown-route") };
-    match (&*asked.method, path) {
+    match (&*request.method, path) {
         ("GET", ["health"]) => return Reply::recorded("health"),
-        ("POST", ["users", "login"]) => return state.users.log_in(asked),
-        ("POST", ["users", "refresh-token"]) => return state.users.renew(asked),
+        ("POST", ["users", "login"]) => return state.users.log_in(request),
+        ("POST", ["users", "refresh-token"]) => return state.users.renew(request),
         _ => {}
     }
-    if let Some(refusal) = state.users.refusal(asked) {
+    if let Some(refusal) = state.users.refusal(request) {
         return refusal;
     }
-    match (&*asked.method, path) {
-        ("POST", ["users", "logout"]) => state.users.log_out(asked),
+    match (&*request.method, path) {
+        ("POST", ["users", "logout"]) => state.users.log_out(request),
         ("GET", ["users", "me"]) => Reply::recorded("users-me"),
-        ("POST", ["retrieval", "search"]) => retrieval::search(state, &asked.json()),
-        ("POST", ["retrieval", "rag"]) => retrieval::rag(state, &asked.json()),
-        ("POST", ["documents"]) => documents::create(state, asked),
-        ("GET", ["documents"]) => documents::list(state, asked),
+        ("POST", ["retrieval", "search"]) => retrieval::search(state, &request.json()),
+        ("POST", ["retrieval", "rag"]) => retrieval::rag(state, &request.json()),
+        ("POST", ["documents"]) => documents::create(state, request),
+        ("GET", ["documents"]) => documents::list(state, request),
         ("GET", ["documents", id]) => documents::one(state, id),
         ("DELETE", ["documents", id]) => documents::delete(state, id),
-        ("GET", ["collections"]) => documents::collections(state, asked),
-        ("POST", ["collections"]) => documents::create_collection(state, &asked.json()),
+        ("GET", ["collections"]) => documents::collections(state, request),
+        ("POST", ["collections"]) => documents::create_collection(state, &request.json()),
         ("GET", ["collections", "name", name]) => documents::collection_named(state, name),
         ("GET", ["collections", id]) => documents::collection(state, id),
         ("DELETE", ["collections", id]) => documents::delete_collection(state, id),
-        ("GET", ["collections", id, "documents"]) => documents::of_collection(state, id, asked),
+        ("GET", ["collections", id, "documents"]) => documents::of_collection(state, id, request),
         ("POST", ["collections", id, "documents", document]) => documents::assign(state, id, document),
         ("DELETE", ["collections", id, "documents", document]) => documents::remove(state, id, document),
         _ => Reply::recorded("unknown-route"),

@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
 use super::record;
-use super::routes::Asked;
+use super::routes::ParsedRequest;
 use super::users::Users;
 
 /// Most requests that are recorded.
@@ -98,10 +98,10 @@ impl State {
         }
     }
 
-    pub(super) fn note(&mut self, asked: &Asked) {
-        *self.counts.entry(asked.route()).or_default() += 1;
+    pub(super) fn note(&mut self, request: &ParsedRequest) {
+        *self.counts.entry(request.route()).or_default() += 1;
         if self.seen.len() < MOST_SEEN {
-            self.seen.push(asked.seen());
+            self.seen.push(request.seen());
         }
     }
 

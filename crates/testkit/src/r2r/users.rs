@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::record;
-use super::routes::{Asked, Reply};
+use super::routes::{ParsedRequest, Reply};
 use super::{EMAIL, KEY, PASSWORD};
 
 #[derive(Debug)]
@@ -35,8 +35,9 @@ impl Users {
         }
     }
 
-    pub(super) fn log_in(&mut self, asked: &Asked) -> Reply {
-        let fields: HashMap<String, String> = url::form_urlencoded::parse(&asked.body).into_owned().collect();
+    pub(super) fn log_in(&mut self, request: &ParsedRequest) -> Reply {
+        let fields: HashMap<String, String> =
+            url::form_urlencoded::parse(&request.body).into_owned().collect();
         let (Some(name), Some(password)) = (fields.get("username"), fields.get("password")) else {
             return Reply::recorded("login-json-body");
         };
@@ -49,8 +50,8 @@ impl Users {
         self.pair()
     }
 
-    pub(super) fn renew(&mut self, asked: &Asked) -> Reply {
-        let Ok(token) = serde_json::from_slice::<String>(&asked.body) else {
+    pub(super) fn renew(&mut self, request: &ParsedRequest) -> Reply {
+        let Ok(token) = serde_json::from_slice::<String>(&request.body) else {
             return Reply::recorded("refresh-object-body");
         };
         match self.refresh.remove(&token) {
@@ -70,18 +71,18 @@ impl Users {
         Reply::of(200, &json!({ "results": results }))
     }
 
-    /// Invalidates the token of `asked`.
-    pub(super) fn log_out(&mut self, asked: &Asked) -> Reply {
-        if let Some(token) = asked.bearer() {
+    /// Invalidates the token of `request`.
+    pub(super) fn log_out(&mut self, request: &ParsedRequest) -> Reply {
+        if let Some(token) = request.bearer() {
             self.access.remove(token);
         }
         Reply::recorded("logout")
     }
 
     /// Refuses a request with invalid credentials.
-    pub(super) fn refusal(&self, asked: &Asked) -> Option<Reply> {
-        let key = asked.header("x-api-key");
-        let shown = match (asked.bearer(), key) {
+    pub(super) fn refusal(&self, request: &ParsedRequest) -> Option<Reply> {
+        let key = request.header("x-api-key");
+        let shown = match (request.bearer(), key) {
             (Some(_), Some(_)) => return Some(Reply::recorded("auth-api-key-and-bearer")),
             (Some(shown), None) | (None, Some(shown)) => shown,
             (None, None) if self.is_open => return None,

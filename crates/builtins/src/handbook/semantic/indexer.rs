@@ -322,7 +322,7 @@ impl Indexer {
         let is_most = documents == of || (before.is_ready && documents * 2 >= of);
         let is_ready = is_most && self.storage.is_ready();
         let embedded = EmbeddingProgress { documents, of, passages: vectors.passages(), is_ready };
-        self.tell(embedded, before);
+        self.report(embedded, before);
         self.state.send_modify(|state| {
             if is_ready || state.embedded.is_ready {
                 state.version = state.version.wrapping_add(1);
@@ -333,7 +333,7 @@ impl Indexer {
         });
     }
 
-    fn tell(&mut self, embedded: EmbeddingProgress, before: EmbeddingProgress) {
+    fn report(&mut self, embedded: EmbeddingProgress, before: EmbeddingProgress) {
         let EmbeddingProgress { documents, of, passages, is_ready } = embedded;
         if documents == of && is_ready {
             let Some(started) = self.started.take() else { return };

@@ -111,7 +111,7 @@ impl Ingest {
                 Err(Failure::Failed(error)) if ends_all(&error) && answer.ingested == 0 => {
                     return Err(error.into());
                 }
-                Err(failure) => answer.note(path.clone(), &failure),
+                Err(failure) => answer.record_failure(path.clone(), &failure),
             }
             report.counted(answer.done(), answer.total, &path);
             if answer.stopped.is_some() {
@@ -145,7 +145,7 @@ impl FolderIngested {
         self.ingested + self.not_ingested.len() + self.more_not_ingested
     }
 
-    fn note(&mut self, file_path: String, failure: &Failure) {
+    fn record_failure(&mut self, file_path: String, failure: &Failure) {
         let reason = reason(failure);
         if matches!(failure, Failure::Failed(error) if ends_all(error)) {
             self.stopped = Some(reason.clone());

@@ -29,7 +29,7 @@ pub(in super::super) struct Cookies {
     /// Whether any are kept. It is read for each request.
     has_any: AtomicBool,
     /// The oldest first.
-    cookies: Mutex<Vec<StoredCookie>>,
+    stored: Mutex<Vec<StoredCookie>>,
 }
 
 struct StoredCookie {
@@ -53,7 +53,7 @@ impl Cookies {
             _ => String::new(),
         };
         let is_secure = url.scheme() == "https";
-        Self { host, is_secure, has_any: AtomicBool::new(false), cookies: Mutex::default() }
+        Self { host, is_secure, has_any: AtomicBool::new(false), stored: Mutex::default() }
     }
 
     /// Adds the cookies for a request to `path` to its headers. The configured ones come first.
@@ -62,10 +62,10 @@ impl Cookies {
             return;
         }
         let now = SystemTime::now();
-        let mut cookies = self.lock();
-        cookies.retain(|cookie| cookie.ends.is_none_or(|ends| ends > now));
+        let mut stored = self.lock();
+        stored.retain(|cookie| cookie.ends.is_none_or(|ends| ends > now));
         let mut fitting: Vec<&StoredCookie> =
-            cookies.iter().filter(|cookie| is_below(path, &cookie.path)).collect();
+            stored.iter().filter(|cookie| is_below(path, &cookie.path)).collect();
         // Those with longer paths come first (section 5.4).
         fitting.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         let own = fitting.iter().map(|cookie| format!("{}={}", cookie.name, cookie.value));
@@ -110,15 +110,15 @@ impl Cookies {
             path: path.to_owned(),
             ends,
         };
-        let mut cookies = self.lock();
-        cookies.retain(|old| (&old.name, &old.path) != (&new.name, &new.path));
+        let mut stored = self.lock();
+        stored.retain(|old| (&old.name, &old.path) != (&new.name, &new.path));
         if new.ends.is_none_or(|ends| ends > now) {
-            cookies.push(new);
+            stored.push(new);
         }
-        while cookies.len() > MOST || cookies.iter().map(StoredCookie::bytes).sum::<usize>() > MOST_BYTES {
-            cookies.remove(0);
+        while stored.len() > MOST || stored.iter().map(StoredCookie::bytes).sum::<usize>() > MOST_BYTES {
+            stored.remove(0);
         }
-        self.has_any.store(!cookies.is_empty(), Ordering::Relaxed);
+        self.has_any.store(!stored.is_empty(), Ordering::Relaxed);
     }
 
     /// Whether the host of the server is `domain` or below it.
@@ -130,7 +130,7 @@ impl Cookies {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<StoredCookie>> {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -73,7 +73,7 @@ impl Link {
         let mut metadata = Metadata::new();
         metadata.insert(KEPT_BY.0.into(), KEPT_BY.1.into());
         if let Some(ours) = CollectionModel::ours(model, Some(dimension)) {
-            ours.note(&mut metadata);
+            ours.write_to(&mut metadata);
         }
         match limited(self.chroma.create(&self.name, Some(&metadata))).await {
             Ok(made) => Ok((made, dimension)),

@@ -210,8 +210,8 @@ async fn the_stream_of_notices_of_a_modern_server_is_a_request_that_ends_with_it
     let (event_sender, mut receiver) = EventSender::new(8);
     let listen = Call::of_gateway(method::SUBSCRIPTIONS_LISTEN, None);
     let notified = async {
-        let received = receiver.recv().await.expect("an acknowledgement");
-        assert_eq!(received.method(), method::SUBSCRIPTIONS_ACKNOWLEDGED);
+        let first = receiver.recv().await.expect("an acknowledgement");
+        assert_eq!(first.method(), method::SUBSCRIPTIONS_ACKNOWLEDGED);
         bench.server.go.add_permits(1);
         assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
         connection.close().await;
