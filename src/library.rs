@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::app::CLOSE_TIME;
 use crate::config::{self, Config};
 use gateway::manager::catalog::CatalogEntry;
-use gateway::manager::{self, Called, Manager, Scope};
+use gateway::manager::{self, CallResponse, Manager, Scope};
 use json::Raw;
 use protocol::ErrorObject;
 use runtime::shutdown::Shutdown;
@@ -229,7 +229,7 @@ pub struct ToolResponse {
 }
 
 impl ToolResponse {
-    fn of(called: Called) -> Result<Self, CallError> {
+    fn of(called: CallResponse) -> Result<Self, CallError> {
         let result = called.reply.map_err(CallError::Refused)?;
         Ok(Self { server: called.server, result, elapsed: called.elapsed })
     }

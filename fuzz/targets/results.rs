@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use json::Raw;
-use json::envelope_stream::{Error, Splice, Terms};
+use json::envelope_stream::{Error, EnvelopeEdit, Terms};
 use libfuzzer_sys::fuzz_target;
 use protocol::{Message, RequestId, Response};
 use serde_json::value::RawValue;
@@ -30,11 +30,11 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn spliced(pieces: &[Bytes]) -> Result<Vec<u8>, Error> {
-    let (mut splice, mut result) = (Splice::new(ID, FREELY), Vec::new());
+    let (mut edit, mut result) = (EnvelopeEdit::new(ID, FREELY), Vec::new());
     for piece in pieces {
-        result.extend_from_slice(&splice.take(piece)?);
+        result.extend_from_slice(&edit.take(piece)?);
     }
-    result.extend_from_slice(&splice.finish()?);
+    result.extend_from_slice(&edit.finish()?);
     Ok(result)
 }
 

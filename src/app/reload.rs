@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_begun_is_done_though_nobody_waits_for_it() {
+    async fn started_reload_completes_though_nobody_waits_for_it() {
         let (tasks, running) = (Shutdown::new(), running());
         let mut renewals = running.authenticator.renewals();
         let reload = running.reloading(Arc::new(config), &tasks);

@@ -142,7 +142,7 @@ fn a_snippet_can_be_typed_on_a_terminal() {
 }
 
 #[test]
-fn what_cannot_be_added_is_refused_with_a_hint() {
+fn invalid_server_is_refused_with_a_hint() {
     for (line, input, reason) in [
         (&["add", "a", "npx"][..], None, "`switchyard add a -- npx …`"),
         (&["add"], None, "standard input: it is empty"),

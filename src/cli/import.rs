@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unusable_is_refused_with_its_place_and_prints_nothing() {
+    fn unusable_file_is_refused_with_its_position_and_prints_nothing() {
         let (code, out, err) = answer("-", "{\n  \"mcpServers\": {]\n}");
         assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));
         assert_eq!(err, "standard input:2:18: error: this is not valid JSON: unexpected token in object\n");

@@ -54,7 +54,7 @@ mod tests {
     use auth::{Authenticator, Principal};
 
     #[test]
-    fn what_is_printed_is_configuration_that_lets_the_printed_key_in() {
+    fn printed_configuration_authenticates_the_printed_key() {
         for (id, role) in [(Some("ci"), Role::Reader), (Some("123"), Role::Caller), (None, Role::Superuser)] {
             let mut printed = Vec::new();
             new(id, role, &mut printed).expect("written");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use secrecy::SecretString;
-use testkit::scripted::{Seen, Step, TestServer, json};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, json};
 
 use super::super::remote::{EXIT_DENIED, EXIT_UNREACHABLE};
 use super::super::{ConfigFile, EXIT_USAGE};
@@ -40,7 +40,7 @@ async fn logged_in(server: &TestServer) -> (Result<(), RemoteError>, String, Vec
 /// A gateway at which a person logs in after `looks` looks.
 async fn gateway(looks: usize) -> TestServer {
     let seen = Arc::new(AtomicUsize::new(0));
-    TestServer::new(move |request: &Seen| -> Vec<Step> {
+    TestServer::new(move |request: &ReceivedRequest| -> Vec<Step> {
         assert_eq!(request.header("authorization"), Some("Bearer canary-of-the-key"));
         let answer = match request.line.as_str() {
             "GET /api/v1/mcp/servers/notes/login" if seen.fetch_add(1, Ordering::SeqCst) < looks => OUT,
@@ -72,7 +72,7 @@ async fn a_refused_login_ends_with_its_reason_and_one_of_before_does_not() {
     const REFUSED: &str =
         r#"{"server":"notes","state":"login_required","failure":{"reason":"declined\u001b[2J","at":"2"}}"#;
     let looks = AtomicUsize::new(0);
-    let server = TestServer::new(move |request: &Seen| -> Vec<Step> {
+    let server = TestServer::new(move |request: &ReceivedRequest| -> Vec<Step> {
         let is_look = request.line.starts_with("GET");
         let number = if is_look { looks.fetch_add(1, Ordering::SeqCst) } else { 0 };
         vec![json(
@@ -117,7 +117,7 @@ async fn a_logout_deletes_the_login() {
 async fn each_kind_of_failure_has_its_exit_code() {
     let problem = r#"{"detail":"the request carries no credential","hint":"send a credential"}"#;
     for (status, code) in [(401, EXIT_DENIED), (403, EXIT_DENIED), (404, 1), (409, 1), (500, 1)] {
-        let server = TestServer::new(move |_: &Seen| vec![json(status, problem)]).await;
+        let server = TestServer::new(move |_: &ReceivedRequest| vec![json(status, problem)]).await;
         let (ended, _, _) = logged_in(&server).await;
         let mut err = Vec::new();
         assert_eq!(exit(ended, &mut err), ExitCode::from(code), "{status}");
@@ -139,7 +139,7 @@ async fn each_kind_of_failure_has_its_exit_code() {
 
 #[tokio::test]
 async fn a_link_that_is_no_web_address_is_not_opened() {
-    let server = TestServer::new(|request: &Seen| {
+    let server = TestServer::new(|request: &ReceivedRequest| {
         let link = r#"{"url":"file:///etc/passwd","expires_at":""}"#;
         vec![json(200, if request.line.starts_with("POST") { link } else { OUT })]
     });

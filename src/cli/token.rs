@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_signed_is_said() {
+    fn unsignable_token_is_reported() {
         let error = |config: &auth::Config, request: &TokenRequest| {
             run(config, request, &mut Vec::new()).expect_err("refused").to_string()
         };

@@ -64,7 +64,7 @@ const READER: (&str, &str) = ("key:reader", "reader");
 const OPERATOR: (&str, &str) = ("key:ops", "superuser");
 
 #[tokio::test]
-async fn what_operators_do_and_what_a_role_forbids_is_told_with_who_it_was() {
+async fn operations_and_denials_are_audited_with_their_principal() {
     let (gateway, server) = started(None).await;
     let rest = |path: &str| gateway.mcp().to(&gateway.url(&format!("/api/v1/mcp{path}")));
     let (ops, reader) = (format!("Bearer {OPERATOR_KEY}"), format!("Bearer {READER_KEY}"));

@@ -87,7 +87,7 @@ async fn calls_that_fit_no_tool() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_by_an_endless_name_is_given_back_in_short() {
+async fn endless_name_is_shortened_in_the_error() {
     let (gateway, server) = started().await;
     let (client, long) = (gateway.mcp(), "x".repeat(20_000));
     let session = client.legacy().await;

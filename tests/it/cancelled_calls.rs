@@ -95,7 +95,7 @@ async fn after_a_cancelled_call_another_client_of_the_stream_is_asked() {
 }
 
 #[tokio::test]
-async fn what_a_cancelled_call_asks_reaches_nobody_else() {
+async fn server_request_of_a_cancelled_call_reaches_nobody_else() {
     let gateway = before_a_program().await;
     let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
     let cancelled = json!([["ask", "one"], ["log", "two"], ["answer", "two"]]);

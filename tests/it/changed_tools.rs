@@ -152,7 +152,7 @@ async fn where_changes_are_allowed_nothing_is_told() {
 }
 
 #[tokio::test]
-async fn what_the_registry_file_trusts_is_trusted_by_the_next_gateway_too() {
+async fn trust_in_the_configuration_file_holds_for_the_next_gateway_too() {
     let server = Scripted::modern().tool(tool(FIRST)).tool(Tool::named("other")).start();
     let first = scene(&server, "").await;
     let listed = first.get("/servers/one/tools").await.json();

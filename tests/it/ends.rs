@@ -60,7 +60,7 @@ async fn a_call_that_runs_is_answered_before_the_end() {
 
 // RULES R3
 #[tokio::test]
-async fn who_comes_during_the_delay_is_served_and_a_second_signal_ends_it() {
+async fn request_during_the_delay_is_served_and_a_second_signal_ends_it() {
     let server = Scripted::modern().tool(Tool::named("a")).start();
     let registry = Registry::new().http("one", &server.url()).setting("server: {shutdown_delay: 600}");
     let gateway = Gateway::of(&registry).start().await;

@@ -104,7 +104,7 @@ async fn a_result_that_breaks_off_reaches_its_client_broken_and_others_go_on() {
 
 // RULES R16
 #[tokio::test]
-async fn who_does_not_read_costs_little_memory_and_nobody_else_anything() {
+async fn client_that_does_not_read_costs_little_memory_and_delays_no_other() {
     let big = result(48 << 20);
     let server = Scripted::modern().tool(Tool::named("big").does(Act::Result(big.clone())));
     let server = server.tool(Tool::named("small")).start();

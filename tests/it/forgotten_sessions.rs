@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::scripted::{Seen, Step, TestServer, end, full, stream};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, end, full, stream};
 
 use crate::support::{Gateway, Registry, Running, eventually, odd};
 
@@ -105,7 +105,7 @@ async fn breaker_is_closed(gateway: &Running) -> bool {
     breaker["state"] == "closed" && breaker["failure_count"] == 0
 }
 
-fn is_call(seen: &Seen) -> bool {
+fn is_call(seen: &ReceivedRequest) -> bool {
     seen.method() == "tools/call"
 }
 

@@ -200,6 +200,41 @@ async fn the_end_of_a_call_names_its_client_its_request_and_each_attempt() {
 }
 
 #[tokio::test]
+async fn failed_calls_have_the_code_and_the_text_of_the_error_unless_the_file_turns_texts_off() {
+    for is_on in [true, false] {
+        let act = |text: &str| {
+            Act::Result(format!(r#"{{"content":[{{"type":"text","text":"{text}"}}],"isError":true}}"#))
+        };
+        let error = r#"{"code":-32050,"message":"not with s3cret-of-the-server"}"#;
+        let server = Scripted::modern()
+            .tool(Tool::named("tool").does(act("no city with s3cret-of-the-server")))
+            .tool(Tool::named("rpc").does(Act::Error(error.into())))
+            .tool(Tool::named("http").does(Act::Status(500, None)))
+            .start();
+        let registry = Registry::new().http("one", &server.url());
+        let registry = registry.with(r#"headers: {"X-Key": "s3cret-of-the-server"}"#);
+        let registry = if is_on { registry } else { registry.setting("errors_in_events: false") };
+        let gateway = Gateway::of(&registry).start().await;
+        gateway.offers(&["tool", "rpc", "http"]).await;
+        let follower = Follower::of(&gateway);
+        for (tool, outcome, code, text) in [
+            ("tool", "tool_error", Value::Null, "no city with ***"),
+            ("rpc", "rpc_error", Value::Null, "-32050: not with ***"),
+            ("http", "failed", json!("server_error"), "HTTP 500"),
+        ] {
+            let call = async || drop(gateway.call("one", tool, json!({})).await);
+            let ended = |name: &str, data: &Value| name == "call_ended" && data["tool"] == tool;
+            let ended = follower.sees(tool, call, ended).await;
+            assert_eq!((&ended["outcome"], &ended["code"]), (&json!(outcome), &code), "{ended}");
+            match is_on {
+                true => assert!(ended["error"].as_str().is_some_and(|error| error.contains(text)), "{ended}"),
+                false => assert_eq!(ended.get("error"), None),
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn arguments_are_shown_only_where_the_file_says_so_without_secrets_and_at_most_4_kib() {
     let slow = Tool::named("slow").does(Act::Slow(Duration::from_millis(200)));
     let server = Scripted::modern().tool(Tool::named("add")).tool(slow).start();

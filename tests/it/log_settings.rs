@@ -81,7 +81,7 @@ fn a_file_that_cannot_be_opened_stops_the_start_and_is_named() {
 }
 
 #[test]
-fn what_stops_the_start_is_on_standard_error_too() {
+fn startup_error_is_on_standard_error_too() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let gateway = Gateway::with_config("mcp_servers: {}\nserver: {log_file: here.log}\n");

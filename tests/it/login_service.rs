@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
-use testkit::scripted::{Seen, TestServer, full, json as answer};
+use testkit::scripted::{ReceivedRequest, TestServer, full, json as answer};
 
 use crate::support::gateway::Running;
 use crate::support::{Gateway, eventually};
@@ -50,7 +50,7 @@ impl Service {
     async fn start(key: Option<&Key>) -> Self {
         let key = Arc::new(Mutex::new(key.map(|key| key.jwk.clone())));
         let shown = Arc::clone(&key);
-        let server = TestServer::new(move |seen: &Seen| {
+        let server = TestServer::new(move |seen: &ReceivedRequest| {
             let issuer = format!("http://{}/realm", seen.header("host").unwrap_or_default());
             let is_metadata = seen.line.starts_with("GET /realm/.well-known/openid-configuration");
             match &*shown.lock().expect("lock") {

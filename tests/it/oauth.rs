@@ -10,7 +10,7 @@ use crate::support::authorization_server::AuthorizationServer;
 use crate::support::browser::Browser;
 use crate::support::client::{Client, LEGACY};
 use crate::support::gateway::Running;
-use crate::support::scripted::{Act, Scripted, Seen, Server, Tool};
+use crate::support::scripted::{Act, ReceivedRequest, Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
 /// Keys of three principals.
@@ -95,7 +95,7 @@ async fn a_server_that_demands_a_login_is_left_alone_until_somebody_logs_in() {
         let world = world(server, &["ada"], ("", "")).await;
         world.is_in("login_required").await;
         let dialled = world.server.seen().len();
-        let has_token = |seen: &Seen| seen.header("authorization").is_some();
+        let has_token = |seen: &ReceivedRequest| seen.header("authorization").is_some();
         assert!(!world.server.seen().iter().any(has_token), "there is no token yet");
         tokio::time::sleep(Duration::from_secs(2)).await;
         let refused = world.gateway.call("notes", "a", json!({})).await;

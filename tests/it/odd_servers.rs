@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::scripted::{Seen, Step, full, json as answer};
+use testkit::scripted::{ReceivedRequest, Step, full, json as answer};
 
 use crate::support::{Gateway, Registry, Running, eventually, odd};
 
@@ -32,7 +32,7 @@ fn over_http(url: &str) -> Registry {
 }
 
 /// The answer to `seen` printed by `print` from its id and its result.
-fn printed(seen: &Seen, print: impl Fn(&str, &str) -> String) -> Option<Vec<Step>> {
+fn printed(seen: &ReceivedRequest, print: impl Fn(&str, &str) -> String) -> Option<Vec<Step>> {
     odd::usual_result(seen).map(|text| vec![answer(200, &print(&seen.id(), text))])
 }
 
@@ -136,7 +136,7 @@ async fn an_older_revision_is_requested_when_the_newest_is_refused() {
         let shown = if spoken == "2024-10-07" { "2024-11-05" } else { spoken };
         assert_eq!(entry(&gateway).await["protocol_version"], shown, "{error}");
         // The connection for programs declares nothing that only clients can do, and asks for itself.
-        let of_lists = |seen: &&Seen| seen.method() == "initialize" && seen.has(r#""sampling""#);
+        let of_lists = |seen: &&ReceivedRequest| seen.method() == "initialize" && seen.has(r#""sampling""#);
         let asked = server.seen().iter().filter(of_lists).count();
         assert!(asked <= 5, "{asked} requests");
         if error.contains(spoken) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::scripted::{Seen, Step, full, result};
+use testkit::scripted::{ReceivedRequest, Step, full, result};
 
 use crate::support::odd;
 use crate::support::scripted::{Scripted, Tool};
@@ -220,7 +220,7 @@ async fn unused_http_server_gets_no_request_and_a_listening_client_does_not_keep
 }
 
 /// Answers clients with another definition of the first tool than Switchyard itself.
-fn shows_two_faces(seen: &Seen) -> Option<Vec<Step>> {
+fn shows_two_faces(seen: &ReceivedRequest) -> Option<Vec<Step>> {
     let changed = r#"{"tools":[{"name":"odd","description":"changed","inputSchema":{"type":"object"}}]}"#;
     match seen.method().as_str() {
         "initialize" => {

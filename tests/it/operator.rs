@@ -96,7 +96,7 @@ async fn servers_and_their_health_are_shown_in_each_format() {
     let quiet = run(&gateway, &["status", "--quiet"]);
     assert_eq!(quiet.2, "");
     let servers = run(&gateway, &["servers"]).done();
-    assert!(servers.starts_with("SERVER  STATE  BREAKER  TOOLS"), "{servers}");
+    assert!(servers.starts_with("SERVER  STATE  BREAKER  TOOLS  CALLS  ERRORS"), "{servers}");
     assert!(servers.contains("one     ready  closed   5"), "{servers}");
     assert_eq!(run(&gateway, &["servers", "-o", "json"]).json()["servers"][0]["name"], "one");
     assert_eq!(run(&gateway, &["servers", "-o", "name"]).done(), "one\n");

@@ -119,7 +119,7 @@ async fn a_refused_account_parks_the_server_and_says_why_in_both_eras() {
 }
 
 #[tokio::test]
-async fn who_is_refused_while_running_is_not_asked_again_after_one_more_login() {
+async fn refused_credentials_are_not_tried_again_after_one_more_login() {
     let r2r = R2r::start();
     let gateway = Gateway::of(&registry(&r2r, PASSWORD)).start().await;
     gateway.offers(&[TOOL]).await;

@@ -20,7 +20,7 @@ fn row(out: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_every_server_has_is_told_and_nothing_of_it_stays() {
+fn connect_check_reports_every_server_and_leaves_nothing_behind() {
     let server = Scripted::modern().tool(Tool::named("a")).tool(Tool::named("b")).start();
     let legacy = Scripted::legacy().tool(Tool::named("c")).start();
     let folder = tempfile::tempdir().expect("a folder");
@@ -78,7 +78,7 @@ fn a_file_that_is_wrong_has_nothing_connected_to() {
 }
 
 #[test]
-fn what_a_gateway_left_under_way_is_not_gone_on_with() {
+fn connect_check_does_not_resume_unfinished_work_of_a_gateway() {
     let r2r = R2r::start();
     let options = format!(
         "r2r: {{email: {EMAIL:?}, password: {PASSWORD:?}, project: p, collection_mapping_file: projects.json}}"

@@ -81,7 +81,7 @@ fn fetched(text: &'static str, cached: bool) -> Fetched {
 }
 
 #[tokio::test]
-async fn what_one_gateway_worked_out_the_other_has_and_forgets() {
+async fn entry_of_one_gateway_is_shared_with_and_invalidated_for_the_other() {
     let redis = Redis::start().await;
     let (one, other) = (Gateway::at(&redis.url(), LONG).await, Gateway::at(&redis.url(), LONG).await);
     assert_eq!(one.ask(1, "old").await, fetched("old", false));
@@ -94,7 +94,7 @@ async fn what_one_gateway_worked_out_the_other_has_and_forgets() {
 }
 
 #[tokio::test]
-async fn what_is_being_made_here_while_another_gateway_forgets_is_not_kept() {
+async fn entry_computed_while_another_gateway_forgets_is_not_stored() {
     let redis = Redis::start().await;
     let (one, other) = (Gateway::at(&redis.url(), LONG).await, Gateway::at(&redis.url(), LONG).await);
     let key = Key::new(&group(), &1);
@@ -128,7 +128,7 @@ async fn when_redis_is_killed_and_comes_back_no_call_fails() {
 
 // RULES R28
 #[tokio::test]
-async fn what_is_forgotten_while_redis_is_paused_is_never_given_out_again() {
+async fn entry_forgotten_while_redis_is_paused_is_never_returned_again() {
     let redis = Redis::start().await;
     let gateway = Gateway::at(&redis.url(), SHORT).await;
     assert_eq!(gateway.ask_many("old").await, 64);
@@ -176,7 +176,7 @@ async fn when_redis_is_slow_no_call_fails_and_nothing_old_is_given_out() {
 }
 
 #[tokio::test]
-async fn who_stops_waiting_for_a_forget_has_forgotten_nonetheless() {
+async fn cancelled_forget_still_removes_the_group() {
     let redis = Redis::start().await;
     let gateway = Gateway::at(&redis.url(), SHORT).await;
     assert_eq!(gateway.ask(1, "old").await, fetched("old", false));
@@ -193,7 +193,7 @@ async fn who_stops_waiting_for_a_forget_has_forgotten_nonetheless() {
 }
 
 #[tokio::test]
-async fn of_five_thousand_keys_those_of_a_group_are_removed_and_the_others_stay() {
+async fn keys_of_one_group_among_five_thousand_are_removed_and_the_others_stay() {
     let redis = Redis::start().await;
     let gateway = Gateway::at(&redis.url(), LONG).await;
     let key = |at: u32| Key::new(&Group::new(&["tests", if at < 5_000 { "a" } else { "ab" }]), &at);

@@ -112,7 +112,7 @@ async fn file_is_not_watched_unless_it_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_fixed_at_the_start_is_named() {
+async fn settings_fixed_at_the_start_are_named() {
     let one = server("a");
     let registry = |port: u16| {
         let registry = Registry::new().http("one", &one.url());

@@ -74,7 +74,7 @@ async fn a_call_that_fails_on_the_way_says_how_far_it_came() {
 }
 
 #[tokio::test]
-async fn what_a_tool_reports_is_an_answer_with_status_200() {
+async fn error_reported_by_a_tool_is_an_answer_with_status_200() {
     for (act, code, error) in [
         (
             result(

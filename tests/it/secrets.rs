@@ -94,7 +94,7 @@ async fn a_key_that_a_server_says_back_stands_in_no_log_and_in_no_answer_of_ours
 }
 
 #[tokio::test]
-async fn what_a_server_answers_to_a_call_is_its_callers_as_it_is() {
+async fn answer_of_a_server_reaches_its_caller_unchanged() {
     let error = format!(r#"{{"code":-32001,"message":"Incorrect API key provided: {CANARY}"}}"#);
     let server = Scripted::modern().tool(Tool::named("a").does(Act::Error(error.clone()))).start();
     let registry = Registry::new().http("one", &server.url()).with("headers: {X-Key: \"${KEY}\"}");

@@ -54,6 +54,37 @@ async fn http_500_is_shown_at_once_and_does_not_open_the_breaker() {
 }
 
 #[tokio::test]
+async fn errors_of_each_kind_are_counted_apart_and_the_last_one_is_gone_when_it_is_over() {
+    let tool = Tool::named("a")
+        .does(Act::Result(r#"{"content":[{"type":"text","text":"no such city"}],"isError":true}"#.into()))
+        .does(Act::Error(r#"{"code":-32050,"message":"out of order"}"#.into()))
+        .does(Act::Status(500, None))
+        .does(Act::Echo);
+    let (gateway, _server) = with_tool(tool, &[]).await;
+    for _ in 0..3 {
+        gateway.call("one", "a", json!({})).await;
+    }
+    let server = gateway.get("/servers/one").await.json();
+    assert!(server["last_error"].as_str().is_some_and(|error| error.contains("500")), "{server}");
+    assert!(server["last_error_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{server}");
+    let counters = &server["counters"];
+    let kinds = ["calls", "tool_errors", "rpc_errors", "failures", "refusals"].map(|kind| &counters[kind]);
+    assert_eq!(kinds, [&json!(3), &json!(1), &json!(1), &json!(1), &json!(0)]);
+    let metrics = gateway.mcp().to(&gateway.url("/metrics")).bare(http::Method::GET, &[]).await.body;
+    for outcome in ["tool_error", "rpc_error", "failed"] {
+        let line = format!(
+            "switchyard_server_call_duration_seconds_count{{server=\"one\",outcome=\"{outcome}\"}} 1"
+        );
+        assert!(metrics.contains(&line), "{outcome}: {metrics}");
+    }
+    gateway.call("one", "a", json!({})).await;
+    let server = gateway.get("/servers/one").await.json();
+    assert_eq!((&server["last_error"], &server["last_error_at"]), (&Value::Null, &Value::Null), "{server}");
+    let health = health(&gateway, "").await;
+    assert_eq!((&health["last_error"], &health["last_error_at"]), (&Value::Null, &Value::Null), "{health}");
+}
+
+#[tokio::test]
 async fn http_502_to_504_open_the_breaker() {
     for status in [502, 503, 504] {
         let lines = ["circuit_breaker_threshold: 3", "retry_attempts: 0"];

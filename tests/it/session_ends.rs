@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::Session;
-use crate::support::scripted::{Act, Scripted, Seen, Server, Tool};
+use crate::support::scripted::{Act, ReceivedRequest, Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, Running, eventually};
 
 /// Calls that run in the session when it ends: more than cancellations are sent at a time.
@@ -18,9 +18,9 @@ enum End {
 }
 
 /// How often each call in `seen` was cancelled. The check of a connection whose calls hang may be cancelled too.
-fn cancellations(seen: &[Seen]) -> Vec<usize> {
+fn cancellations(seen: &[ReceivedRequest]) -> Vec<usize> {
     let with = |method| seen.iter().filter(move |seen| seen.rpc_method.as_deref() == Some(method));
-    let read = |seen: &Seen| serde_json::from_str::<Value>(&seen.body).expect("a message");
+    let read = |seen: &ReceivedRequest| serde_json::from_str::<Value>(&seen.body).expect("a message");
     let ends: Vec<_> =
         with("notifications/cancelled").map(|seen| read(seen)["params"]["requestId"].clone()).collect();
     with("tools/call").map(|call| ends.iter().filter(|id| **id == read(call)["id"]).count()).collect()
@@ -108,7 +108,7 @@ async fn calls_of_a_client_that_leaves_its_stream_are_cancelled_before_its_sessi
     drop(stream);
     let ends = eventually("the session ends", async || {
         let seen = server.seen();
-        let found = |seen: &&crate::support::scripted::Seen| seen.http_method == "DELETE";
+        let found = |seen: &&crate::support::scripted::ReceivedRequest| seen.http_method == "DELETE";
         seen.iter().find(found)?;
         Some(seen.iter().filter_map(|seen| seen.rpc_method.clone()).collect::<Vec<_>>())
     })

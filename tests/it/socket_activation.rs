@@ -80,7 +80,7 @@ fn started_with(gateway: &Gateway, given: impl Into<OwnedFd>, count: &str) -> Ou
 }
 
 #[test]
-fn what_is_no_listening_tcp_socket_is_refused_with_its_number() {
+fn descriptor_that_is_no_listening_tcp_socket_is_refused_with_its_number() {
     let gateway = Gateway::of(&Registry::new());
     let folder = tempfile::tempdir().expect("a folder");
     let unix = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).expect("a socket");

@@ -139,7 +139,7 @@ async fn an_old_sse_server_answers_on_its_stream() {
 }
 
 #[tokio::test]
-async fn nobody_listens_or_nobody_answers() {
+async fn closed_and_silent_ports_are_distinguished() {
     let refusing = Refusing::new();
     let http = reqwest::Client::builder().no_proxy().build().expect("a client");
     assert!(http.post(refusing.url()).send().await.expect_err("refused").is_connect());

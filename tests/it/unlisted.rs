@@ -123,7 +123,7 @@ async fn names_that_no_method_has_and_those_of_other_revisions_reach_no_server()
 }
 
 #[tokio::test]
-async fn who_may_not_call_passes_nothing() {
+async fn reader_passes_no_unlisted_method_or_tool() {
     let server = Scripted::modern().tool(Tool::named("listed")).answers(METHOD, described()).start();
     let hash = hex::encode(Sha256::digest(KEY));
     let keys = format!(

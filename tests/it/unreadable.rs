@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::scripted::{Seen, Step, stream};
+use testkit::scripted::{ReceivedRequest, Step, stream};
 
 use crate::support::{Gateway, Registry, Running, odd};
 
@@ -40,7 +40,7 @@ fn event(body: &[u8]) -> Vec<Step> {
     vec![stream(""), Step::Bytes(chunk), Step::Hang]
 }
 
-fn is_odd(seen: &Seen) -> bool {
+fn is_odd(seen: &ReceivedRequest) -> bool {
     seen.method() == "tools/call" && seen.has(r#""name":"odd""#)
 }
 

@@ -38,7 +38,7 @@ async fn servers_are_listed_with_their_state_and_without_secrets() {
         found.next().expect(name).clone()
     };
     let docs = named("docs");
-    for (member, wanted) in [
+    for (member, expected) in [
         ("transport", json!("http")),
         ("url", json!("https://docs.example.org/mcp")),
         ("enabled", json!(true)),
@@ -54,7 +54,7 @@ async fn servers_are_listed_with_their_state_and_without_secrets() {
         ("connections", json!(1)),
         ("counters", json!({"calls": 0, "failures": 0, "refusals": 0, "retries": 0})),
     ] {
-        assert_eq!(docs[member], wanted, "{member}");
+        assert_eq!(docs[member], expected, "{member}");
     }
     let away = named("away");
     assert_eq!((&away["state"], &away["protocol_version"]), (&json!("failed"), &json!(null)));
@@ -118,7 +118,7 @@ async fn health_tells_which_server_is_ill_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lies_back_is_told_as_a_date() {
+async fn past_instant_is_reported_as_a_date() {
     let mut docs = Gateway::of(vec![server("docs")]).await.manager.server("docs").expect("it is there");
     docs.status.seen_ago = Some(Duration::from_hours(1));
     (docs.status.last_error, docs.status.last_error_ago) =
@@ -141,18 +141,18 @@ async fn the_overall_status_is_about_those_that_are_in_use() {
         away.1.dial(Dial::Refuse);
         away
     };
-    for (servers, wanted) in [
+    for (servers, expected) in [
         (vec![], "healthy"),
         (vec![server("up")], "healthy"),
         (vec![server("up"), away()], "degraded"),
         (vec![away()], "unhealthy"),
     ] {
         let gateway = Gateway::of(servers).await;
-        assert_eq!(gateway.get("/api/v1/mcp/health").await.json()["status"], wanted);
-        assert_eq!(gateway.get("/health").await.json()["status"], wanted);
+        assert_eq!(gateway.get("/api/v1/mcp/health").await.json()["status"], expected);
+        assert_eq!(gateway.get("/health").await.json()["status"], expected);
         let line = gateway.ask(request(Method::GET, "/", None, "")).await;
-        let said = format!("switchyard {}: {wanted}\n", env!("CARGO_PKG_VERSION"));
-        assert_eq!((line.status.as_u16(), line.text()), (200, said.as_str()));
+        let text = format!("switchyard {}: {expected}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!((line.status.as_u16(), line.text()), (200, text.as_str()));
         assert_eq!(line.header("content-type"), "text/plain; charset=utf-8");
     }
 }
@@ -181,8 +181,8 @@ async fn a_disabled_server_is_not_reconnected() {
 #[tokio::test(start_paused = true)]
 async fn without_a_registry_file_there_is_nothing_to_reload() {
     let router = router(three().await.manager.clone(), Options::default());
-    let asked = request(Method::POST, "/api/v1/mcp/reload", Some(Role::Superuser), "");
-    let answered = router.oneshot(asked).await.expect("infallible");
+    let request_to_send = request(Method::POST, "/api/v1/mcp/reload", Some(Role::Superuser), "");
+    let answered = router.oneshot(request_to_send).await.expect("infallible");
     assert_eq!(answered.status(), 404);
 }
 
@@ -228,24 +228,24 @@ async fn every_route_lets_in_whom_its_row_names() {
         for role in [None, Some(Role::Reader), Some(Role::Caller), Some(Role::Superuser)] {
             let answered = gateway.ask(request(method.clone(), path, role, body)).await;
             let strength = |role| Role::ALL.iter().position(|one| *one == role);
-            let wanted = match (needed, role) {
+            let expected = match (needed, role) {
                 (Some(_), None) => 401,
                 (Some(needed), Some(role)) if strength(role) < strength(needed) => 403,
                 _ if path.contains("/none/") => 404,
                 _ => 200,
             };
-            assert_eq!(answered.status, wanted, "{method} {path} as {role:?}: {}", answered.text());
+            assert_eq!(answered.status, expected, "{method} {path} as {role:?}: {}", answered.text());
             let suggested = format!("use a credential with the role {}", needed.unwrap_or(Role::Reader));
-            assert!(wanted != 403 || answered.json()["hint"] == *suggested, "{}", answered.text());
+            assert!(expected != 403 || answered.json()["hint"] == *suggested, "{}", answered.text());
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_counted_is_told_to_prometheus() {
+async fn counters_are_reported_to_prometheus() {
     let gateway = three().await;
     gateway.call(r#"{"server":"docs","tool":"ping"}"#).await;
-    gateway.manager.store().note("handbook", true);
+    gateway.manager.store().record("handbook", true);
     let answered = gateway.get("/metrics").await;
     for line in [
         "switchyard_server_calls_total{server=\"docs\"} 1",
@@ -295,7 +295,7 @@ async fn ready_from_the_first_attempts_until_the_drain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_is_a_problem_too() {
+async fn unknown_path_is_a_problem_document_too() {
     let gateway = three().await;
     for path in ["/api/v1/mcp", "/api/v1/mcp/", "/api/v1/mcp/nothing", "/docs/nothing.js"] {
         assert_eq!(gateway.get(path).await.problem(), (404, "not_found".into()), "{path}");

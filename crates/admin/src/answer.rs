@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use super::view::in_ms;
 use auth::Principal;
-use gateway::manager::Called;
+use gateway::manager::CallResponse;
 use json::Raw;
 use protocol::error::code::INVALID_PARAMS;
 use protocol::openapi::{CallCode, JsonObject};
@@ -92,7 +92,7 @@ struct AnswerParts {
 
 impl<'a> Answer<'a> {
     /// Returns the answer of a call; a problem if the server refused the arguments, or Switchyard its answer.
-    pub(super) fn of(called: &'a Called, tool: &'a str, id: RequestId) -> Result<Self, Problem> {
+    pub(super) fn of(called: &'a CallResponse, tool: &'a str, id: RequestId) -> Result<Self, Problem> {
         if let Err(error) = &called.reply
             && let Some(problem) = error.problem().filter(|_| !needs_input(error))
         {
@@ -137,7 +137,7 @@ impl<'a> Answer<'a> {
 
 /// Prints the answer of `called`, charged to `principal` if it is large.
 pub(super) fn printed(
-    called: &Called,
+    called: &CallResponse,
     tool: &str,
     id: RequestId,
     principal: &Principal,
@@ -149,7 +149,7 @@ pub(super) fn printed(
     if 2 * size >= SMALL {
         charge.cover(5 * size).map_err(exhausted)?;
     }
-    let printed = Raw::with_room(&Answer::of(called, tool, id)?, 2 * size + ENVELOPE).bytes().clone();
+    let printed = Raw::with_capacity(&Answer::of(called, tool, id)?, 2 * size + ENVELOPE).bytes().clone();
     if printed.len() < SMALL { Ok(printed) } else { charge.hold(printed).map_err(exhausted) }
 }
 

@@ -6,8 +6,8 @@ use super::super::fixture::raw;
 use super::*;
 use protocol::Reply;
 
-fn called(reply: Reply) -> Called {
-    Called { server: "s".into(), subject: "t".into(), reply, elapsed: Duration::from_micros(1_234_500) }
+fn called(reply: Reply) -> CallResponse {
+    CallResponse { server: "s".into(), subject: "t".into(), reply, elapsed: Duration::from_micros(1_234_500) }
 }
 
 fn answer(result: &str) -> Answer<'static> {
@@ -91,9 +91,9 @@ fn a_tools_error_is_told_in_its_words() {
 }
 
 #[test]
-fn what_rest_cannot_follow_is_a_failure_that_says_so() {
-    let asked = answer(r#"{"resultType":"input_required","inputRequests":{}}"#);
-    assert_eq!((asked.success, asked.code), (false, Some(ErrorCode::InputRequired)));
+fn result_that_rest_cannot_follow_is_a_failure_that_says_so() {
+    let reply = answer(r#"{"resultType":"input_required","inputRequests":{}}"#);
+    assert_eq!((reply.success, reply.code), (false, Some(ErrorCode::InputRequired)));
     let task = answer(r#"{"resultType":"task","taskId":"1"}"#);
     assert_eq!((task.success, task.code), (false, Some(ErrorCode::UnsupportedResult)));
     assert!(task.error.expect("a text").as_str().contains("task"));

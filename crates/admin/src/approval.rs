@@ -70,10 +70,10 @@ impl ApprovalQuery {
 pub(super) async fn approve(
     State(Api { manager, .. }): State<Api>,
     name: Result<Path<String>, PathRejection>,
-    wanted: Result<Query<ApprovalQuery>, QueryRejection>,
+    query: Result<Query<ApprovalQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let Query(query) = wanted?;
+    let Query(query) = query?;
     let approval = query.approval().map_err(|reason| Problem::new(ErrorCode::InvalidRequest, reason))?;
     let server = manager.approve(&name, approval).await?;
     Ok(json(&Server::from(&server)))
@@ -97,7 +97,7 @@ mod tests {
     use protocol::method;
 
     #[tokio::test(start_paused = true)]
-    async fn what_changed_is_shown_as_the_document_describes_it_until_it_is_approved() {
+    async fn change_is_shown_as_the_document_describes_it_until_it_is_approved() {
         let (docs, lists) = (server("docs"), Arc::new(AtomicUsize::new(0)));
         docs.1.answer(move |call| {
             let listed = || {

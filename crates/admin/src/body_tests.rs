@@ -106,8 +106,8 @@ fn every_wrong_member_is_named_with_what_was_found_and_expected() {
         ),
     ] {
         let document = refused(text);
-        let wanted = serde_json::json!([{"field": field, "found": found, "expected": expected}]);
-        assert_eq!(document["errors"], wanted, "{text}");
+        let expected = serde_json::json!([{"field": field, "found": found, "expected": expected}]);
+        assert_eq!(document["errors"], expected, "{text}");
     }
 }
 

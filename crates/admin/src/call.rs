@@ -19,7 +19,7 @@ use super::openapi::CallProblems;
 use super::problem::Problem;
 use super::{Api, authorised, call_stream, json_bytes, view};
 use auth::{Action, Principal};
-use gateway::manager::{Called, Scope};
+use gateway::manager::{CallResponse, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use protocol::{Request, RequestId as MessageId, method};
@@ -110,7 +110,7 @@ async fn answer(
     if call_stream::is_wanted(headers) {
         return call_stream::begin(api, principal, (headers, request), id);
     }
-    let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let caller = caller(principal, &request, id, None);
     let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
     let called = run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
@@ -140,7 +140,7 @@ pub(super) async fn run(
     host: Option<&str>,
     meta: Option<&Raw>,
     event_sender: &EventSender,
-) -> Called {
+) -> CallResponse {
     let CallRequest { tool, arguments, timeout, .. } = request;
     if let Some(called) = gateway.login_called(&caller.principal, (&caller.scope, &tool), host) {
         return called;
@@ -155,7 +155,7 @@ pub(super) async fn run(
 pub(super) fn result(
     gateway: &Gateway,
     caller: &Caller,
-    called: &Called,
+    called: &CallResponse,
     id: RequestId,
 ) -> Result<Bytes, Problem> {
     let snapshot = gateway.manager().seen_by(Some(&caller.affinity));

@@ -5,12 +5,12 @@
 use super::problem::Problem;
 use super::who;
 use auth::Principal;
-use gateway::manager::Called;
+use gateway::manager::CallResponse;
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, AuditRecord};
 
 /// Begins the entry of a call in the audit log, if calls are logged. `server` is the one that the caller named.
-pub(super) fn begun(
+pub(super) fn start(
     (principal, id): (&Principal, RequestId),
     server: Option<&str>,
     subject: impl FnOnce() -> String,
@@ -23,7 +23,7 @@ pub(super) fn begun(
 }
 
 /// Ends `record` with what the client gets, if calls are logged.
-pub(super) fn ended(record: Option<Box<AuditRecord>>, called: Result<&Called, &Problem>) {
+pub(super) fn ended(record: Option<Box<AuditRecord>>, called: Result<&CallResponse, &Problem>) {
     let Some(mut record) = record else { return };
     match called {
         Ok(called) => {

@@ -26,12 +26,12 @@ use tokio::time::sleep;
 use super::answer::exhausted;
 use super::body::CallRequest;
 use super::call_questions::OpenCall;
-use super::call_stream_data::{Asked, Begun, Withdrawn};
+use super::call_stream_data::{Asked, CallStart, Withdrawn};
 use super::login_urls::host;
 use super::problem::Problem;
 use super::{Api, call, call_audit};
 use auth::Principal;
-use gateway::manager::Called;
+use gateway::manager::CallResponse;
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
@@ -61,7 +61,7 @@ pub(super) fn begin(
     (headers, request): (&HeaderMap, CallRequest),
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
     let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
@@ -73,7 +73,7 @@ pub(super) fn begin(
         async move { call::run(&gateway, &caller, request, host.as_deref(), Some(&meta), &event_sender).await }
             .boxed()
     };
-    let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
+    let first = event("call", Raw::of(&CallStart { call: open.id() }).bytes());
     let ready = VecDeque::from([first]);
     let call = Running { ready, open, receiver, caller, account, gateway, run: Some(run), id, record };
     let events = stream::unfold(Box::new(call), |mut call| async move {
@@ -99,7 +99,7 @@ struct Running {
     account: Account,
     gateway: Gateway,
     /// None once it has ended.
-    run: Option<BoxFuture<'static, Called>>,
+    run: Option<BoxFuture<'static, CallResponse>>,
     id: RequestId,
     record: Option<Box<AuditRecord>>,
 }
@@ -133,8 +133,8 @@ impl Running {
     }
 
     /// The event of one message of the server, if there is one.
-    fn event_of(&self, said: CallEvent) -> Option<Bytes> {
-        match said {
+    fn event_of(&self, event: CallEvent) -> Option<Bytes> {
+        match event {
             CallEvent::Notice(notice) => self.notice(notice),
             CallEvent::Question(question) => self.question(question),
             CallEvent::Pause(_) => None,
@@ -157,8 +157,8 @@ impl Running {
             question.params.as_ref().map_or_else(Raw::empty_object, |params| params.without("_meta"));
         let server = question.server.clone();
         let id = self.open.ask(question)?;
-        let asked = Raw::of(&Asked { id, kind, server: server.as_deref(), request });
-        self.charged("question", asked.bytes()).inspect_err(|_| self.open.refuse(id)).ok()
+        let data = Raw::of(&Asked { id, kind, server: server.as_deref(), request });
+        self.charged("question", data.bytes()).inspect_err(|_| self.open.refuse(id)).ok()
     }
 
     /// The event of one notification, if there is one. Without room for it, it is dropped and counted.
@@ -183,7 +183,7 @@ impl Running {
     }
 
     /// Adds the last events, for what was said before the end also comes before it.
-    fn end(&mut self, ended: Result<Called, Problem>) {
+    fn end(&mut self, ended: Result<CallResponse, Problem>) {
         while let Ok(said) = self.receiver.try_recv() {
             if let CallEvent::Notice(notice) = said {
                 self.ready.extend(self.notice(notice));

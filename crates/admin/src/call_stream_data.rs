@@ -11,7 +11,7 @@ use protocol::openapi::JsonObject;
 /// `data` of the event `call`, which is the first one of a call.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CallEvent)]
-pub(super) struct Begun<'a> {
+pub(super) struct CallStart<'a> {
     /// The id of the call, with which its questions are answered.
     #[schema(format = "uuid")]
     pub(super) call: &'a str,

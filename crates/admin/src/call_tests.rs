@@ -85,7 +85,7 @@ async fn a_tool_is_told_by_the_name_the_operator_gave_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_tool_reports_is_an_answer() {
+async fn error_reported_by_a_tool_is_an_answer() {
     let failed = json!({"isError": true, "content": [{"type": "text", "text": "no such issue"}]});
     let answered = answering(Fake::result(&failed)).await.call(ECHO).await;
     assert_eq!(answered.status, 200);
@@ -171,10 +171,10 @@ async fn a_server_that_is_off_or_away_is_told_apart() {
 #[tokio::test(start_paused = true)]
 async fn the_timeout_of_the_call_wins() {
     let gateway = answering(Fake::Silence).await;
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let answered = gateway.call(r#"{"tool":"echo","timeout":0.25}"#).await;
     assert_eq!(answered.problem(), (504, "timed_out".into()));
-    assert_eq!(begun.elapsed(), std::time::Duration::from_millis(250));
+    assert_eq!(started.elapsed(), std::time::Duration::from_millis(250));
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,10 +182,10 @@ async fn a_name_that_may_yet_become_known_is_waited_for_within_the_timeout() {
     let docs = server("docs");
     docs.1.dial(Dial::AcceptAfter(std::time::Duration::from_secs(2)));
     let gateway = Gateway::starting(vec![docs]);
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let unknown = gateway.call(r#"{"tool":"echo","timeout":0.5}"#).await;
     assert_eq!(unknown.problem(), (404, "tool_not_found".into()));
-    assert_eq!(begun.elapsed(), std::time::Duration::from_millis(500));
+    assert_eq!(started.elapsed(), std::time::Duration::from_millis(500));
     assert_eq!(gateway.call(r#"{"tool":"echo"}"#).await.status, 200);
 }
 
@@ -222,12 +222,12 @@ async fn bad_bodies_are_refused_before_anything_is_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_call_learns_nothing_of_the_body() {
+async fn unauthorized_caller_learns_nothing_of_the_body() {
     let gateway = answering(Fake::Silence).await;
-    for (role, wanted) in [(None, (401, "unauthorized")), (Some(Role::Reader), (403, "forbidden"))] {
+    for (role, expected) in [(None, (401, "unauthorized")), (Some(Role::Reader), (403, "forbidden"))] {
         for body in [ECHO, "{", ""] {
             let answered = gateway.ask(request(Method::POST, "/api/v1/mcp/call", role, body)).await;
-            assert_eq!(answered.problem(), (wanted.0, wanted.1.to_owned()));
+            assert_eq!(answered.problem(), (expected.0, expected.1.to_owned()));
             assert_eq!(answered.header("www-authenticate"), if role.is_none() { "Bearer" } else { "" });
         }
     }

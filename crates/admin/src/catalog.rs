@@ -22,7 +22,7 @@ use super::problem::Problem;
 use super::view::ListedTool;
 use super::{Api, json_bytes};
 use auth::Principal;
-use gateway::manager::{Error, Named, Scope};
+use gateway::manager::{Error, ItemKind, Scope};
 use json::Raw;
 
 /// Tools.
@@ -86,7 +86,7 @@ pub(super) async fn one(
     let shown = || tools.iter().filter(|entry| !entry.route.is_login_to(&hidden));
     let Some(entry) = shown().find(|entry| entry.exposed == name) else {
         let names = shown().map(|entry| entry.exposed.as_str());
-        let error = Error::name_not_found(Named::Tool, &name, None, names);
+        let error = Error::name_not_found(ItemKind::Tool, &name, None, names);
         return Err(snapshot.explained(&principal, (&Scope::All, &name), error).into());
     };
     let tool = Raw::of(&ListedTool::of(&snapshot, entry));

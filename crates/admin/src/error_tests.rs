@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use super::super::fixture::Answered;
 use super::*;
-use gateway::manager::{Error as E, Named};
+use gateway::manager::{Error as E, ItemKind};
 use upstream::Error as U;
 
 async fn answered(router: Router) -> Answered {
@@ -104,8 +104,8 @@ fn mcp_clients_are_told_the_same_codes() {
         upstream(U::TooLarge { limit: 5 }),
         upstream(U::Unavailable { state: "disabled" }),
         E::server_not_found("x", std::iter::empty()),
-        E::name_not_found(Named::Tool, "x", None, std::iter::empty()),
-        E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new(), before: None },
+        E::name_not_found(ItemKind::Tool, "x", None, std::iter::empty()),
+        E::Ambiguous { kind: ItemKind::Tool, name: "x".into(), candidates: Vec::new(), before: None },
         E::ToolChanged { server: "docs".into(), tool: "x".into(), changed: Vec::new() },
         upstream(U::Overloaded { retry_in: Duration::ZERO }),
         upstream(U::backend(429, reason())),
@@ -137,7 +137,8 @@ fn mcp_clients_are_told_the_same_codes() {
 async fn unknown_names_come_with_what_there_is() {
     let names = ["search_handbook", "ping"];
     let (answered, document) =
-        document_of(E::name_not_found(Named::Tool, "serch_handbook", Some("docs"), names.into_iter())).await;
+        document_of(E::name_not_found(ItemKind::Tool, "serch_handbook", Some("docs"), names.into_iter()))
+            .await;
     assert_eq!(answered.problem(), (404, "tool_not_found".to_owned()));
     assert_eq!(document["tool"], "serch_handbook");
     assert_eq!(document["server"], "docs");
@@ -154,7 +155,7 @@ async fn unknown_names_come_with_what_there_is() {
     );
     let candidates = ["a__t".to_owned(), "b__t".to_owned()].to_vec();
     let (answered, document) =
-        document_of(E::Ambiguous { kind: Named::Tool, name: "t".into(), candidates, before: None }).await;
+        document_of(E::Ambiguous { kind: ItemKind::Tool, name: "t".into(), candidates, before: None }).await;
     assert_eq!(answered.problem(), (400, "ambiguous_tool".to_owned()));
     assert_eq!(document["candidates"], json!(["a__t", "b__t"]));
 }

@@ -78,6 +78,9 @@ struct CallEnded {
     /// The code of the failure.
     #[schema(value_type = Option<ErrorCode>, required = true)]
     code: Option<ErrorCode>,
+    /// The text of the error, if texts are recorded and the watcher may see it.
+    #[schema(required = false)]
+    error: Option<String>,
     /// From the request to the answer, waiting and retries included. The call began so long before `at`.
     #[schema(minimum = 0)]
     duration_ms: f64,
@@ -94,7 +97,9 @@ enum CallOutcome {
     Ok,
     /// The tool reported an error.
     ToolError,
-    /// The call failed between the gateway and the server, or the server answered with an error.
+    /// The server answered with a JSON-RPC error.
+    RpcError,
+    /// The call failed between the gateway and the server.
     Failed,
     /// The client cancelled the call.
     Cancelled,

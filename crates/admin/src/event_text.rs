@@ -21,7 +21,7 @@ use runtime::telemetry::RequestId;
 const BYTES: usize = 16 * 1024;
 
 /// One piece of a stream, for one viewer.
-pub(super) struct Piece<'v> {
+pub(super) struct EventChunk<'v> {
     text: Vec<u8>,
     viewer: &'v Principal,
     /// The last date that was written, and its second.
@@ -29,7 +29,7 @@ pub(super) struct Piece<'v> {
     second: u64,
 }
 
-impl<'v> Piece<'v> {
+impl<'v> EventChunk<'v> {
     pub(super) fn new(viewer: &'v Principal) -> Self {
         Self { text: Vec::with_capacity(BYTES), viewer, date: Vec::new(), second: 0 }
     }
@@ -107,6 +107,10 @@ impl<'v> Piece<'v> {
         self.put(end.outcome);
         self.put("\",\"code\":");
         self.string_or_null(end.code.map(|code| code.over_rest().as_str()));
+        if let Some(error) = end.error.as_deref().filter(|_| is_shown) {
+            self.put(",\"error\":");
+            self.json(error);
+        }
         self.put(",\"duration_ms\":");
         self.ms(end.duration);
         self.put(",\"attempts\":[");
@@ -130,7 +134,7 @@ impl<'v> Piece<'v> {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    fn json(&mut self, value: &impl Serialize) {
+    fn json(&mut self, value: &(impl Serialize + ?Sized)) {
         // Writing into memory does not fail, and the values have no maps with other keys than strings.
         let _ = serde_json::to_writer(&mut self.text, value);
     }

@@ -54,6 +54,7 @@ fn calls() -> impl Strategy<Value = (ToolCall, SystemTime)> {
             let end = CallEnd {
                 outcome: if code.is_some() { "failed" } else { "ok" },
                 code,
+                error: code.and(arguments.clone()),
                 duration: Duration::from_nanos(at),
                 attempts: attempts.collect(),
             };
@@ -76,11 +77,11 @@ fn check(document: &Value, (call, at): (ToolCall, SystemTime), role: Role) {
     let (viewer, is_shown) = (Principal::new("viewer", role), role == Role::Superuser);
     let call = Arc::new(call);
     let event = |number, what| LiveEvent { number, at, what };
-    let begun = event(7, EventKind::CallStarted(Arc::clone(&call)));
+    let started = event(7, EventKind::CallStarted(Arc::clone(&call)));
     let ended = event(8, EventKind::CallEnded(Arc::clone(&call)));
     let Some((call, Some(end))) = ended.call() else { panic!("{ended:?}") };
-    let mut piece = Piece::new(&viewer);
-    piece.event(&begun);
+    let mut piece = EventChunk::new(&viewer);
+    piece.event(&started);
     piece.event(&ended);
     let events = read(&piece.into_bytes());
     let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
@@ -107,6 +108,8 @@ fn check(document: &Value, (call, at): (ToolCall, SystemTime), role: Role) {
     let data = &events[1].1;
     assert_eq!(data["attempts"], attempts.collect::<Value>());
     assert_eq!(data["duration_ms"].as_f64(), Some(in_ms(end.duration)));
+    let error = end.error.as_deref().filter(|_| is_shown);
+    assert_eq!(data.get("error").and_then(Value::as_str), error);
     assert_eq!((&data["outcome"], &data["code"]), (&end.outcome.into(), &json!(end.code)));
 }
 

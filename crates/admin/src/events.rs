@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::event_text::{Piece, name};
+use super::event_text::{EventChunk, name};
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use auth::Principal;
@@ -58,7 +58,7 @@ pub(super) struct EventsQuery {
     /// Only these kinds of events, separated by commas.
     #[param(nullable = false, example = "call_started,call_ended")]
     kind: Option<String>,
-    /// Only calls that ended so: `ok`, `tool_error`, `failed` or `cancelled`.
+    /// Only calls that ended so: `ok`, `tool_error`, `rpc_error`, `failed` or `cancelled`.
     #[param(nullable = false)]
     outcome: Option<String>,
     /// Whether the stream continues with future events. `false`: it ends after the recorded ones.
@@ -95,18 +95,18 @@ pub(super) async fn watch(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    wanted: Result<Query<EventsQuery>, QueryRejection>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(wanted) = wanted.map_err(|error| Problem::new(ErrorCode::InvalidRequest, error.body_text()))?;
+    let Query(query) = query.map_err(|error| Problem::new(ErrorCode::InvalidRequest, error.body_text()))?;
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     // A request for the recorded events alone begins with the oldest.
-    let seen = if wanted.follow == Some(false) { seen.or(Some(0)) } else { seen };
+    let seen = if query.follow == Some(false) { seen.or(Some(0)) } else { seen };
     let watcher = api.manager.live_events().watch(principal.id(), seen).ok_or_else(|| {
         Problem::new(ErrorCode::TooManyConnections, "too many streams of events are open")
             .hinting("close one of the streams, and send this request again")
     })?;
-    let watcher = if wanted.has_kind("call_ended") { watcher.told_by_ends() } else { watcher };
-    let stream = Stream { watcher, principal, wanted, drain: api.options.drain.clone(), next: None };
+    let watcher = if query.has_kind("call_ended") { watcher.told_by_ends() } else { watcher };
+    let stream = Stream { watcher, principal, query, drain: api.options.drain.clone(), next: None };
     let body = Body::from_stream(unfold(stream, Stream::next));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, body).into_response())
@@ -116,7 +116,7 @@ pub(super) async fn watch(
 struct Stream {
     watcher: Watcher,
     principal: Principal,
-    wanted: EventsQuery,
+    query: EventsQuery,
     drain: Shutdown,
     /// When the next piece may be sent; none at the beginning.
     next: Option<Instant>,
@@ -139,7 +139,7 @@ impl Stream {
         // Events that are not wanted do not postpone it.
         let keep_alive_at = Instant::now() + KEEP_ALIVE_EVERY;
         loop {
-            let next = if self.wanted.follow == Some(false) {
+            let next = if self.query.follow == Some(false) {
                 Some(self.watcher.try_next()?)
             } else {
                 self.wait(keep_alive_at).await?
@@ -154,12 +154,12 @@ impl Stream {
 
     /// Prints the wanted events among `first` and those recorded since, at most as many as a piece has.
     fn printed(&mut self, first: Next) -> Bytes {
-        let (mut piece, mut batch, mut room) = (Piece::new(&self.principal), vec![first], MOST_BATCHES);
+        let (mut piece, mut batch, mut room) = (EventChunk::new(&self.principal), vec![first], MOST_BATCHES);
         while !batch.is_empty() {
             for next in batch.drain(..) {
                 match next {
                     Next::Gap(missed, last) => piece.gap(missed, last),
-                    Next::Event(event) if self.wanted.has(&event) => piece.event(&event),
+                    Next::Event(event) if self.query.has(&event) => piece.event(&event),
                     Next::Event(_) => {}
                 }
             }
@@ -198,12 +198,12 @@ impl Stream {
 
 impl EventsQuery {
     fn has_kind(&self, kind: &str) -> bool {
-        self.kind.as_deref().is_none_or(|kinds| kinds.split(',').any(|wanted| wanted.trim() == kind))
+        self.kind.as_deref().is_none_or(|kinds| kinds.split(',').any(|expected| expected.trim() == kind))
     }
 
     fn has(&self, event: &LiveEvent) -> bool {
-        let fits = |wanted: &Option<String>, is: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
+        let fits = |expected: &Option<String>, is: Option<&str>| {
+            expected.as_deref().is_none_or(|expected| is == Some(expected))
         };
         let call = event.call();
         let tool = call.map(|(start, _)| &*start.tool);

@@ -121,13 +121,13 @@ async fn events_that_happen_together_arrive_in_few_pieces_and_none_is_lost() {
     for _ in 0..calls {
         call(&gateway).await;
     }
-    let (mut pieces, mut seen, begun) = (0, Vec::new(), Instant::now());
+    let (mut pieces, mut seen, started) = (0, Vec::new(), Instant::now());
     while let Ok(Some(piece)) = tokio::time::timeout(Duration::from_secs(1), body.next()).await {
         let text = String::from_utf8(piece.expect("bytes").to_vec()).expect("text");
         seen.extend(events(&text).into_iter().map(|(_, data)| data["call"].as_u64().expect("a number")));
         pieces += 1;
         // A pause after a full piece would limit how many events a watcher can be sent.
-        assert!(begun.elapsed() < PAUSE * 2, "piece {pieces} came after {:?}", begun.elapsed());
+        assert!(started.elapsed() < PAUSE * 2, "piece {pieces} came after {:?}", started.elapsed());
     }
     assert!(pieces > 2, "{pieces} pieces");
     assert_eq!(seen, (1..=calls).collect::<Vec<u64>>());
@@ -137,10 +137,10 @@ async fn events_that_happen_together_arrive_in_few_pieces_and_none_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_gets_every_event_of_a_burst_larger_than_the_ring() {
     let calls = 12_000;
-    for (query, wanted) in [("", calls), ("?kind=call_started,call_ended", calls), ("?kind=action", 0)] {
+    for (query, expected) in [("", calls), ("?kind=call_started,call_ended", calls), ("?kind=action", 0)] {
         let gateway = Gateway::of(vec![server("docs")]).await;
         let mut body = watching(&gateway, query).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         let burst = async {
             for _ in 0..calls {
                 call(&gateway).await;
@@ -156,8 +156,8 @@ async fn a_reader_gets_every_event_of_a_burst_larger_than_the_ring() {
             }
         };
         tokio::join!(burst, read);
-        assert_eq!((ended, missed), (wanted, 0), "{query}");
-        assert!(begun.elapsed() < Duration::from_secs(2), "the clock stands while the calls run");
+        assert_eq!((ended, missed), (expected, 0), "{query}");
+        assert!(started.elapsed() < Duration::from_secs(2), "the clock stands while the calls run");
     }
 }
 
@@ -165,7 +165,7 @@ async fn a_reader_gets_every_event_of_a_burst_larger_than_the_ring() {
 async fn events_that_are_not_wanted_do_not_postpone_the_sign_of_life() {
     let gateway = Gateway::of(vec![server("docs")]).await;
     let mut body = watching(&gateway, "?tool=rare").await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let calls = async {
         loop {
             call(&gateway).await;
@@ -175,7 +175,7 @@ async fn events_that_are_not_wanted_do_not_postpone_the_sign_of_life() {
     tokio::select! {
         () = calls => {}
         piece = body.next() => assert_eq!(piece.expect("a piece").expect("bytes"), KEEP_ALIVE),
-        () = tokio::time::sleep_until(begun + KEEP_ALIVE_EVERY * 2) => panic!("no sign of life"),
+        () = tokio::time::sleep_until(started + KEEP_ALIVE_EVERY * 2) => panic!("no sign of life"),
     }
-    assert!(begun.elapsed() <= KEEP_ALIVE_EVERY + PAUSE * 2, "{:?}", begun.elapsed());
+    assert!(started.elapsed() <= KEEP_ALIVE_EVERY + PAUSE * 2, "{:?}", started.elapsed());
 }

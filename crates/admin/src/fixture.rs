@@ -116,7 +116,10 @@ impl Gateway {
             let (template, path): (Vec<&str>, Vec<&str>) =
                 (template.split('/').collect(), path.split('/').collect());
             template.len() == path.len()
-                && template.iter().zip(path).all(|(wanted, part)| wanted.starts_with('{') || *wanted == part)
+                && template
+                    .iter()
+                    .zip(path)
+                    .all(|(expected, part)| expected.starts_with('{') || *expected == part)
         };
         paths.iter().find(|(template, _)| fits(template)).and_then(|(_, item)| item.get(method))
     }
@@ -130,8 +133,8 @@ impl Gateway {
         let schema = &content.get(media_type).unwrap_or_else(|| panic!("{status} as {media_type}"))["schema"];
         if !media_type.contains("json") {
             // Tools disagree on what the schema of an event stream describes, so it describes nothing.
-            let wanted = if media_type == "text/event-stream" { Value::Null } else { "string".into() };
-            assert_eq!(schema["type"], wanted);
+            let expected = if media_type == "text/event-stream" { Value::Null } else { "string".into() };
+            assert_eq!(schema["type"], expected);
             return;
         }
         if let Err(wrong) = fits(&self.document, schema, &answered.json()) {
@@ -180,7 +183,7 @@ pub(super) fn fits(document: &Value, schema: &Value, value: &Value) -> Result<()
     })
 }
 
-fn has_type(wanted: &Value, value: &Value) -> Result<(), String> {
+fn has_type(schema: &Value, value: &Value) -> Result<(), String> {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -191,12 +194,12 @@ fn has_type(wanted: &Value, value: &Value) -> Result<(), String> {
         Value::Object(_) => "object",
     };
     let accepts = |name: &Value| name == found || (name == "number" && found == "integer");
-    let ok = match wanted {
+    let ok = match schema {
         Value::Null => true,
         Value::Array(names) => names.iter().any(accepts),
         name => accepts(name),
     };
-    ok.then_some(()).ok_or(format!("found {found}, expected {wanted}"))
+    ok.then_some(()).ok_or(format!("found {found}, expected {schema}"))
 }
 
 /// An answer.

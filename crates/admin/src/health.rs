@@ -89,9 +89,9 @@ pub(super) async fn servers(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    asked: Result<Query<HealthQuery>, QueryRejection>,
+    requested: Result<Query<HealthQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(HealthQuery { check }) = asked.map_err(|rejection| {
+    let Query(HealthQuery { check }) = requested.map_err(|rejection| {
         Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
             .hinting("the only parameter is `check`, `true` or `false`")
     })?;

@@ -123,9 +123,9 @@ async fn a_shared_login_is_changed_by_superusers_only() {
 async fn a_login_is_shown_until_it_ends() {
     let gateway = three().await;
     let shown = ask(&gateway, Method::GET, "wiki", Role::Caller, "localhost").await.json();
-    let wanted = json!({"server": "wiki", "state": "logged_in", "account": "ann@example.org", "scopes": ["read"],
+    let expected = json!({"server": "wiki", "state": "logged_in", "account": "ann@example.org", "scopes": ["read"],
         "expires_at": "1970-01-02T00:00:00.000Z", "per": "shared"});
-    assert_eq!(shown, wanted);
+    assert_eq!(shown, expected);
     let ended = ask(&gateway, Method::DELETE, "wiki", Role::Superuser, "localhost").await.json();
     assert_eq!(
         (&ended["state"], &ended["reason"]),

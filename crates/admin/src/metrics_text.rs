@@ -21,7 +21,7 @@ pub(super) struct MetricsText(Arc<Mutex<Option<LastText>>>);
 #[derive(Debug)]
 struct LastText {
     /// When it was begun.
-    begun: Instant,
+    started: Instant,
     /// None if it failed, or if the request for it was dropped.
     text: Option<Bytes>,
 }
@@ -29,19 +29,19 @@ struct LastText {
 impl MetricsText {
     /// Returns a text that was begun after this was called, and that `make` makes if nobody else does.
     pub(super) async fn fetch(&self, make: impl FnOnce() -> Option<Bytes> + Send + 'static) -> Option<Bytes> {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let mut last = self.0.lock().await;
-        if let Some(LastText { begun, text }) = &*last {
-            if *begun >= asked && text.is_some() {
+        if let Some(LastText { started, text }) = &*last {
+            if *started >= requested_at && text.is_some() {
                 return text.clone();
             }
-            sleep_until(*begun + PERIOD).await;
+            sleep_until(*started + PERIOD).await;
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         // Recorded before, because the work continues if this future is dropped.
-        *last = Some(LastText { begun, text: None });
+        *last = Some(LastText { started, text: None });
         let text = tokio::task::spawn_blocking(make).await.ok().flatten();
-        *last = Some(LastText { begun, text: text.clone() });
+        *last = Some(LastText { started, text: text.clone() });
         text
     }
 }
@@ -57,18 +57,18 @@ mod tests {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let metrics = MetricsText::default();
         let make = || Some(Bytes::from(MADE.fetch_add(1, Ordering::Relaxed).to_string()));
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(metrics.fetch(make).await, Some("0".into()));
-        assert_eq!(begun.elapsed(), Duration::ZERO, "the first one does not wait");
+        assert_eq!(started.elapsed(), Duration::ZERO, "the first one does not wait");
         tokio::time::advance(Duration::from_millis(1)).await;
         let many = (0..100).map(|_| metrics.fetch(make));
         let texts = futures_util::future::join_all(many).await;
         assert!(texts.iter().all(|text| text.as_deref() == Some(b"1")), "{texts:?}");
-        assert_eq!(begun.elapsed(), PERIOD);
+        assert_eq!(started.elapsed(), PERIOD);
         // A reader that leaves has the text made for nobody, and not again for the next one.
         drop(tokio::time::timeout(PERIOD, metrics.fetch(make)).await);
         assert!(metrics.fetch(make).await.is_some());
-        assert!(begun.elapsed() <= 4 * PERIOD && MADE.load(Ordering::Relaxed) <= 4);
+        assert!(started.elapsed() <= 4 * PERIOD && MADE.load(Ordering::Relaxed) <= 4);
     }
 
     #[tokio::test(start_paused = true)]

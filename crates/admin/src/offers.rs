@@ -29,7 +29,7 @@ use super::view::in_ms;
 use super::{Api, json_bytes};
 use auth::Principal;
 use gateway::manager::catalog::CatalogEntry;
-use gateway::manager::{Named, Scope};
+use gateway::manager::{ItemKind, Scope};
 use gateway::{Caller, collect};
 use json::Raw;
 use protocol::error::code::{INVALID_PARAMS, RESOURCE_NOT_FOUND};
@@ -240,7 +240,7 @@ pub(super) async fn prompt(
     let [arguments] = body::members(&headers, &body, ["arguments"])?;
     let arguments = body::optional_object(arguments, "arguments")?.unwrap_or_else(Raw::empty_object);
     let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
-    let route = snapshot.route(&Scope::All, Named::Prompt, &name);
+    let route = snapshot.route(&Scope::All, ItemKind::Prompt, &name);
     let server = route.ok().map(|route| route.server.to_string());
     let params = Raw::object(&[("name", &Raw::of(&name)), ("arguments", &arguments)]);
     ask(&api, (&principal, id), (method::PROMPTS_GET, name, params), server).await
@@ -253,8 +253,8 @@ async fn ask(
     (method, subject, params): (&'static str, String, Raw),
     server: Option<String>,
 ) -> Result<Response, Problem> {
-    let begun = Instant::now();
-    let record = call_audit::begun((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
+    let started = Instant::now();
+    let record = call_audit::start((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
     let caller = Caller::of_program(principal.clone(), Scope::All, None);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &EventSender::unread()).await;
@@ -263,7 +263,7 @@ async fn ask(
         record.answered(&reply);
     }
     let result = result(reply, server.as_deref())?;
-    let answer = ReadAnswer { result, server, duration_ms: in_ms(begun.elapsed()), request_id: id };
+    let answer = ReadAnswer { result, server, duration_ms: in_ms(started.elapsed()), request_id: id };
     Ok(json_bytes(held(Raw::of(&answer).bytes().clone(), principal.id())?))
 }
 

@@ -12,7 +12,7 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoResponses, OpenApi};
 
-use super::call_stream_data::{Advance, Asked, Begun, Message, Withdrawn};
+use super::call_stream_data::{Advance, Asked, CallStart, Message, Withdrawn};
 use super::problem::PROBLEM_JSON;
 use protocol::error_code::{Row, Surface, TABLE};
 use protocol::{ErrorCode, Problem};
@@ -28,7 +28,7 @@ use protocol::{ErrorCode, Problem};
     components(schemas(
         Problem,
         // The data of streaming calls, which the media type cannot refer to.
-        Begun, Advance, Message, Asked, Withdrawn
+        CallStart, Advance, Message, Asked, Withdrawn
     )),
     // Holds for every operation that does not say otherwise. `X-API-Key` is not an alternative here, because clients of
     // some generators then send both headers, and two credentials are refused.

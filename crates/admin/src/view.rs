@@ -18,6 +18,7 @@ use json::Raw;
 use protocol::Version;
 use protocol::openapi::JsonObject;
 use protocol::sanitize::clipped;
+use runtime::telemetry::durations::Outcome;
 use upstream::config::Transport;
 use upstream::status::Status;
 use upstream::{Config, breaker};
@@ -133,9 +134,12 @@ pub(super) struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     description: Option<String>,
-    /// Its last failure, in words; it stays after the server recovered. If it is not configured: the first of `problems`.
+    /// Its last failure, in words, until the server works again. If it is not configured: the first of `problems`.
     #[schema(required = true)]
     last_error: Option<String>,
+    /// When that was (RFC 3339).
+    #[schema(format = DateTime, required = true)]
+    last_error_at: Option<String>,
     /// The problems of its entry in the configuration file. A server that runs has some if a reload kept its old settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<EntryProblem>,
@@ -170,8 +174,12 @@ pub(super) struct Server {
 struct Counters {
     /// All of them.
     calls: u64,
-    /// Calls that failed between the gateway and the server. Errors of tools are not counted.
+    /// Calls that failed between the gateway and the server.
     failures: u64,
+    /// Calls that the server answered with a JSON-RPC error.
+    rpc_errors: u64,
+    /// Calls whose tool reported an error.
+    tool_errors: u64,
     /// Calls that the gateway refused, because a breaker was open or too many calls were waiting.
     refusals: u64,
     /// Attempts beyond the first.
@@ -207,6 +215,7 @@ impl From<&ServerStatus> for Server {
             description: config.description.clone(),
             last_error: status.last_error.clone().map(clipped),
             problems: EntryProblem::all(&server.problems),
+            last_error_at: status.last_error_ago.and_then(|ago| SystemTime::now().checked_sub(ago)).map(date),
             offer_problems: status.problems.clone(),
             state_signs: status.signs.iter().map(|sign| sign.as_str()).collect(),
             state_hint: config.hint(&status.signs),
@@ -218,6 +227,8 @@ impl From<&ServerStatus> for Server {
             counters: Counters {
                 calls: counters.calls,
                 failures: counters.failures,
+                rpc_errors: server.durations.count(Outcome::RpcError),
+                tool_errors: server.durations.count(Outcome::ToolError),
                 refusals: counters.refusals,
                 retries: counters.retries,
             },
@@ -341,7 +352,7 @@ pub(super) struct ServerHealth {
     /// How long the last successful health check took.
     #[schema(minimum = 0, required = true)]
     latency_ms: Option<f64>,
-    /// Its last failure, in words; it stays after the server recovered.
+    /// Its last failure, in words, until the server works again.
     #[schema(required = true)]
     last_error: Option<String>,
     /// When that was (RFC 3339).

@@ -5,7 +5,7 @@ import { json } from './call.js';
 import { badge, button, clock, duration, fill, fillIfChanged, h, heading, table } from './dom.js';
 import { live, startEvents, stopEvents, watchEvents } from './events.js';
 
-const OUTCOMES = { ok: ['ok', 'good'], tool_error: ['tool error', 'warn'], failed: ['failed', 'bad'], cancelled: ['cancelled', 'off'] };
+const OUTCOMES = { ok: ['ok', 'good'], tool_error: ['tool error', 'warn'], rpc_error: ['server error', 'bad'], failed: ['failed', 'bad'], cancelled: ['cancelled', 'off'] };
 const SHOWN = 200;
 
 function outcome(call) {
@@ -14,13 +14,14 @@ function outcome(call) {
 
 function row(call) {
   const open = button(call.tool ?? '', () => detail(call), { class: 'link', 'data-focus': String(call.call) });
-  return h('tr', {}, h('td', { class: 'time' }, clock(call.at)), h('td', {}, outcome(call)), h('td', {}, open), h('td', { class: 'wide' }, call.server),
+  const why = call.error && h('p', { class: 'quiet small clip', title: call.error }, call.error);
+  return h('tr', {}, h('td', { class: 'time' }, clock(call.at)), h('td', {}, outcome(call)), h('td', {}, open, why), h('td', { class: 'wide' }, call.server),
     h('td', { class: 'wide' }, call.principal), h('td', { class: 'right' }, call.isRunning ? '…' : duration(call.duration_ms)));
 }
 
 function detail(call) {
   const attempts = call.attempts ?? [];
-  const facts = [['Outcome', outcome(call)], ['Code', call.code], ['Server', call.server], ['Principal', call.principal], ['Client', call.client],
+  const facts = [['Outcome', outcome(call)], ['Code', call.code], ['Error', call.error], ['Server', call.server], ['Principal', call.principal], ['Client', call.client],
     ['Duration', call.isRunning ? null : duration(call.duration_ms)], ['Request', call.request_id], ['At', call.at]];
   const shown = facts.filter(([, value]) => value !== null && value !== undefined && value !== '');
   dialog(`Call of ${call.tool}`, () => [

@@ -34,14 +34,14 @@ function buttons(server) {
 
 function facts(server) {
   if (!server.transport) return h('dl', { class: 'facts' }, h('div', { class: 'fact' }, h('dt', {}, 'State'), h('dd', {}, stateBadge(server))));
-  const { calls, failures, refusals, retries } = server.counters;
+  const { calls, failures, rpc_errors: refused, tool_errors: ofTools, refusals, retries } = server.counters;
   const pairs = [
     ['State', stateBadge(server)], ['Breaker', breakerBadge(server)],
     ['Transport', server.transport], ['Address', target(server)],
     ['Protocol', server.protocol_version ?? 'not known yet'],
     ['Offer', [counted(server.tool_count, 'tool'), counted(server.resource_count, 'resource'), counted(server.prompt_count, 'prompt')].join(', ')],
     ['Connections', number(server.connections)], ['Calls now', `${number(server.running_calls)} running, ${number(server.waiting_calls)} waiting`],
-    ['Calls', `${number(calls)}, ${number(failures)} failed, ${number(refusals)} refused, ${number(retries)} retries`],
+    ['Calls', `${number(calls)}: ${number(failures)} failed, ${number(refused)} server errors, ${number(ofTools)} tool errors, ${number(refusals)} refused, ${number(retries)} retries`],
   ];
   return h('dl', { class: 'facts' }, pairs.map(([name, value]) => h('div', { class: 'fact' }, h('dt', {}, name), h('dd', {}, value))));
 }

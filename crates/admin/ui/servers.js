@@ -2,7 +2,7 @@
 
 import { announce, badge, counted, duration, fill, fillIfChanged, h, heading, number } from './dom.js';
 import { sparkline } from './chart.js';
-import { historyOf, state, watch } from './state.js';
+import { errorsOf, historyOf, state, watch } from './state.js';
 import { may } from './api.js';
 import { reload } from './system.js';
 
@@ -50,22 +50,36 @@ export function lastOf(list) {
   return list.findLast?.((value) => value !== null) ?? null;
 }
 
+function perSecond(rate) {
+  return `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s`;
+}
+
 export function sparklines(name) {
-  const { rate, p50, p99 } = historyOf(name);
-  const [now, half, most] = [rate.at(-1) ?? 0, lastOf(p50), lastOf(p99)];
-  const rateText = `${now < 10 ? now.toFixed(1) : Math.round(now)}/s`;
+  const { rate, errors, p50, p99 } = historyOf(name);
+  const [half, most] = [lastOf(p50), lastOf(p99)];
+  const [rateText, errorText] = [rate, errors].map((values) => perSecond(values.at(-1) ?? 0));
   const timeText = half === null ? 'no recent calls' : `${duration(half)} / ${duration(most)}`;
   return {
     rate: [sparkline([{ values: rate, kind: 'rate' }], `calls per second, now ${rateText}`), h('span', { class: 'value' }, rateText)],
+    errors: [sparkline([{ values: errors, kind: 'errors' }], `errors per second, now ${errorText}`), h('span', { class: 'value' }, errorText)],
     times: [sparkline([{ values: p99, kind: 'p99' }, { values: p50, kind: 'p50' }], `duration of calls, p50 and p99: ${timeText}`), h('span', { class: 'value' }, timeText)],
   };
+}
+
+/** The errors now and since the start: `0.4/s` and `12 (3.4 %)`. */
+function errorCell(server) {
+  const errors = errorsOf(server.counters);
+  const now = historyOf(server.name).errors.at(-1) ?? 0;
+  const share = errors > 0 ? ` (${((100 * errors) / Math.max(1, server.counters.calls)).toFixed(1)} %)` : '';
+  return [h('span', { class: now > 0 ? 'bad-text' : '' }, h('span', { class: 'narrow-only' }, 'errors '), perSecond(now)),
+    h('span', { class: 'quiet small' }, `${number(errors)}${share}`)];
 }
 
 function row(server) {
   const found = mistakes(server);
   const why = found.length > 0 ? found.join('; ') : reason(server);
   const { rate, times } = sparklines(server.name);
-  const { calls, failures } = server.counters;
+  const { calls } = server.counters;
   return h('li', { class: `server ${server.healthy ? '' : 'troubled'}` },
     h('div', { class: 'name' }, h('a', { href: `#/servers/${encodeURIComponent(server.name)}`, 'data-focus': server.name }, server.name),
       server.transport && h('span', { class: 'quiet small' }, `${server.transport} · ${target(server)}`)),
@@ -74,9 +88,10 @@ function row(server) {
       server.transport && found.length > 0 && badge('old settings', 'warn'),
       server.changed_tool_count > 0 && h('a', { class: 'badge warn', href: '#/changes', 'data-focus': `${server.name} changed` }, `${number(server.changed_tool_count)} changed`)),
     h('div', { class: 'cell' }, rate),
+    h('div', { class: 'cell numbers' }, errorCell(server)),
     h('div', { class: 'cell' }, times),
     h('div', { class: 'cell numbers' }, h('span', {}, counted(server.tool_count, 'tool')),
-      h('span', { class: 'quiet small' }, `${counted(calls, 'call')}${failures > 0 ? ` · ${number(failures)} failed` : ''}`)),
+      h('span', { class: 'quiet small' }, `${counted(calls, 'call')}`)),
     why && h('p', { class: 'why' }, why));
 }
 
@@ -107,7 +122,7 @@ export function show(main) {
   filter.addEventListener('input', draw);
   const head = heading('Servers', null, filter, may('superuser') && reload());
   head.firstChild.append(about);
-  const columns = h('div', { class: 'columns', 'aria-hidden': 'true' }, ['Server', 'State', 'Calls per second', 'p50 / p99', 'Offer'].map((title) => h('span', {}, title)));
+  const columns = h('div', { class: 'columns', 'aria-hidden': 'true' }, ['Server', 'State', 'Calls per second', 'Errors', 'p50 / p99', 'Offer'].map((title) => h('span', {}, title)));
   fill(main, head, columns, list);
   draw();
   return watch(draw);

@@ -21,9 +21,14 @@ export function watch(watcher) {
   return () => watchers.delete(watcher);
 }
 
-/** The history of a server: `{rate: [], p50: [], p99: []}`, oldest first. */
+/** Calls that failed on the way, that the server refused, and whose tool reported an error. */
+export function errorsOf({ failures, rpc_errors: refused, tool_errors: ofTools }) {
+  return failures + refused + ofTools;
+}
+
+/** The history of a server: `{rate: [], errors: [], p50: [], p99: []}`, oldest first. */
 export function historyOf(name) {
-  if (!history.has(name)) history.set(name, { rate: [], p50: [], p99: [] });
+  if (!history.has(name)) history.set(name, { rate: [], errors: [], p50: [], p99: [] });
   return history.get(name);
 }
 
@@ -33,16 +38,19 @@ function push(list, value) {
 }
 
 function note(servers, metrics) {
-  const now = { at: performance.now(), calls: new Map(), buckets: histograms(metrics) };
+  const now = { at: performance.now(), counts: new Map(), buckets: histograms(metrics) };
   const names = new Set(servers.map((server) => server.name));
   for (const name of history.keys()) if (!names.has(name)) history.delete(name);
   for (const server of servers) {
-    now.calls.set(server.name, server.counters.calls);
+    const counts = [server.counters.calls, errorsOf(server.counters)];
+    now.counts.set(server.name, counts);
     const kept = historyOf(server.name);
-    const before = last?.calls.get(server.name);
+    const before = last?.counts.get(server.name);
     if (before === undefined) continue;
     const seconds = (now.at - last.at) / 1000;
-    push(kept.rate, Math.max(0, server.counters.calls - before) / seconds);
+    const [calls, errors] = counts.map((count, at) => Math.max(0, count - before[at]) / seconds);
+    push(kept.rate, calls);
+    push(kept.errors, errors);
     const [fresh, old] = [now.buckets.get(server.name), last.buckets.get(server.name)];
     push(kept.p50, quantile(0.5, fresh, old));
     push(kept.p99, quantile(0.99, fresh, old));

@@ -17,7 +17,7 @@ impl Verifier {
     }
 
     /// Asks the login service about `token`; `None` if tokens are signed.
-    pub(super) async fn asked_about(&self, token: &str) -> Option<Result<Principal, Denied>> {
+    pub(super) async fn introspect(&self, token: &str) -> Option<Result<Principal, Denied>> {
         let introspector = self.introspector.as_ref()?;
         Some(introspector.ask(token, |claims| self.active(claims, introspector)).await)
     }

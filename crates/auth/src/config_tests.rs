@@ -92,7 +92,7 @@ fn keys_may_come_from_a_url_or_from_the_issuer() {
     let KeySource::Published(KeySetLocation::Url(url)) = found.key else { panic!("{:?}", found.key) };
     assert_eq!(url.as_str(), "http://10.0.0.5:81/keys?v=1");
     let neither = "jwt: expected one of `secret`, `public_key`, `jwks_file` and `jwks_url`";
-    for (changes, wanted) in [
+    for (changes, expected) in [
         (json!({"algorithm": "HS256"}), neither),
         (json!({"issuer": "login"}), neither),
         (json!({"issuer": "https://login.example.org/?tenant=1"}), neither),
@@ -106,7 +106,7 @@ fn keys_may_come_from_a_url_or_from_the_issuer() {
         (json!({"azp": []}), "jwt.azp: no client is listed"),
     ] {
         let found = jwt(changes).1;
-        assert!(found.iter().any(|problem| problem.starts_with(wanted)), "{found:?} lacks {wanted}");
+        assert!(found.iter().any(|problem| problem.starts_with(expected)), "{found:?} lacks {expected}");
     }
 }
 
@@ -125,15 +125,15 @@ fn any_wants_both_and_takes_both() {
         (json!({"auth_mode": "any", "jwt": jwt}), "api_keys"),
         (json!({"auth_mode": "any", "api_keys": keys}), "jwt"),
     ] {
-        let wanted = format!("`{name}` is missing, and `auth_mode` asks for it");
-        assert!(read(lacks).1.iter().any(|problem| problem.starts_with(&wanted)), "{wanted}");
+        let expected = format!("`{name}` is missing, and `auth_mode` asks for it");
+        assert!(read(lacks).1.iter().any(|problem| problem.starts_with(&expected)), "{expected}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
+fn errors_in_keys_are_reported_and_no_key_is_shown() {
     let keys = |keys: serde_json::Value| read(json!({"auth_mode": "api_key", "api_keys": keys})).1;
-    for (found, wanted) in [
+    for (found, expected) in [
         (
             read(json!({"api_keys": []})).1,
             "api_keys: it has no effect while `auth_mode` is not set (hint: add `auth_mode: api_key` beside it)",
@@ -192,13 +192,13 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
             "api_keys[1]: its id stands twice",
         ),
     ] {
-        assert!(found.iter().any(|problem| problem.starts_with(wanted)), "{found:?} lacks {wanted}");
+        assert!(found.iter().any(|problem| problem.starts_with(expected)), "{found:?} lacks {expected}");
         assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_tokens_is_said_and_no_secret_is_shown() {
+fn errors_in_tokens_are_reported_and_no_secret_is_shown() {
     let jwt = |changes: serde_json::Value| {
         let mut jwt = json!({"issuer": "i", "audience": "a", "algorithm": "HS256", "secret": SECRET});
         for (name, value) in changes.as_object().expect("an object") {
@@ -211,7 +211,7 @@ fn what_is_wrong_with_tokens_is_said_and_no_secret_is_shown() {
     };
     assert_eq!(jwt(json!({})), [""; 0]);
     let pem = "-----BEGIN PUBLIC KEY-----s3cret";
-    for (found, wanted) in [
+    for (found, expected) in [
         (read(json!({"auth_mode": "jwt"})).1, "`jwt` is missing, and `auth_mode` asks for it"),
         (jwt(json!({"issuer": null})), "jwt: `issuer` is missing"),
         (jwt(json!({"audience": ""})), "jwt.audience: `` is not a text of 1 to 1024 bytes"),
@@ -243,7 +243,7 @@ fn what_is_wrong_with_tokens_is_said_and_no_secret_is_shown() {
         (jwt(json!({"leeway": 61})), "jwt.leeway: 61 is out of range, expected 0 to 60 seconds"),
         (jwt(json!({"jku": "https://x"})), "jwt.jku: unknown key"),
     ] {
-        assert!(found.iter().any(|problem| problem.starts_with(wanted)), "{found:?} lacks {wanted}");
+        assert!(found.iter().any(|problem| problem.starts_with(expected)), "{found:?} lacks {expected}");
         assert!(!format!("{found:?}").contains("s3cret"), "{found:?}");
     }
 }
@@ -293,7 +293,7 @@ fn iss_and_aud_are_left_out_by_an_explicit_setting_that_is_named() {
         assert_eq!(exception.is_some(), lifted.is_some(), "{changes}");
         assert!(exception.unwrap_or_default().contains(lifted.unwrap_or_default()), "{changes}");
     }
-    for (changes, wanted) in [
+    for (changes, expected) in [
         (json!({}), "`issuer` is missing"),
         (json!({"require": ["exp", "iss"]}), "`issuer` is missing"),
         (json!({"require": ["exp", "aud"]}), "`audience` is missing"),
@@ -302,6 +302,9 @@ fn iss_and_aud_are_left_out_by_an_explicit_setting_that_is_named() {
         (json!({"require": ["exp", "jti"]}), "jti"),
     ] {
         let found = jwt(changes.clone()).1;
-        assert!(found.iter().any(|problem| problem.contains(wanted)), "{changes}: {found:?} lacks {wanted}");
+        assert!(
+            found.iter().any(|problem| problem.contains(expected)),
+            "{changes}: {found:?} lacks {expected}"
+        );
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct KeySet {
     pub(super) network: Network,
     state: Mutex<State>,
     /// Wakes the task that fetches.
-    asked: Notify,
+    wake: Notify,
     /// Whether the last fetch for an unknown `kid` succeeded. It is sent after each of them.
     answered: watch::Sender<bool>,
     places: Semaphore,
@@ -69,7 +69,7 @@ struct State {
     may_ask: Instant,
     request: Request,
     /// Hashes of the `kid`s that requests wait for.
-    wanted: HashSet<u64>,
+    requested: HashSet<u64>,
     /// Hashes of the `kid`s that the last fetch did not find.
     missing: HashSet<u64>,
 }
@@ -102,7 +102,7 @@ impl KeySet {
             failures: 0,
             may_ask: now,
             request: Request::None,
-            wanted: HashSet::new(),
+            requested: HashSet::new(),
             missing: HashSet::new(),
         };
         Self {
@@ -110,7 +110,7 @@ impl KeySet {
             issuer,
             network,
             state: Mutex::new(state),
-            asked: Notify::new(),
+            wake: Notify::new(),
             answered: watch::channel(false).0,
             places: Semaphore::new(MOST_WAITING),
             hasher: RandomState::new(),
@@ -153,10 +153,10 @@ impl KeySet {
             }
             state.may_ask = now + ASK_EVERY;
             state.request = Request::Waiting;
-            self.asked.notify_one();
+            self.wake.notify_one();
         }
-        if state.wanted.len() < MOST_MISSING {
-            state.wanted.insert(hash);
+        if state.requested.len() < MOST_MISSING {
+            state.requested.insert(hash);
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl KeySet {
         }
         let due = self.state().due;
         tokio::select! {
-            () = self.asked.notified() => {}
+            () = self.wake.notified() => {}
             () = sleep_until(due) => {}
         }
     }
@@ -207,17 +207,18 @@ impl KeySet {
         };
         if let Outcome::Failed(failures) = outcome {
             let pause = FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(6)).min(ASK_EVERY);
-            let kept = state.fetched.map(|fetched| fetched + KEPT);
-            (state.failures, state.due) = (failures, kept.map_or(now + pause, |kept| kept.min(now + pause)));
+            let expiry = state.fetched.map(|fetched| fetched + KEPT);
+            (state.failures, state.due) =
+                (failures, expiry.map_or(now + pause, |expiry| expiry.min(now + pause)));
         } else {
             let pause = REFRESH_EVERY.mul_f64(rand::rng().random_range(0.9..1.0));
             (state.failures, state.fetched, state.due) = (0, Some(now), now + pause);
         }
         if state.request == Request::Running {
             state.request = Request::None;
-            let wanted = std::mem::take(&mut state.wanted);
+            let requested = std::mem::take(&mut state.requested);
             if has_succeeded {
-                state.missing = wanted;
+                state.missing = requested;
             }
             drop(state);
             self.answered.send_replace(has_succeeded);

@@ -103,9 +103,9 @@ async fn a_token_with_a_rotated_key_works_within_a_second() {
     assert_eq!(service.check(&token(&one, "one")).await, alice);
     let session = service.check(&token(&one, "one")).await.expect("good");
     service.says(Ok(set(&[(&one, "one"), (&two, "two")])));
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(service.check(&token(&two, "two")).await, alice);
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!(service.fetches(), 2);
     assert!(!session.is_revoked(), "the first key is still there");
     service.says(Ok(set(&[(&two, "two")])));
@@ -181,10 +181,10 @@ async fn waiting_tokens_are_bounded_in_number_and_time() {
     service.tasks.begin();
     assert!(service.tasks.wait(Duration::from_secs(1)).await, "nobody fetches any more");
     let text = token(&two, "two");
-    let begun = Instant::now();
+    let started = Instant::now();
     let all = futures_util::future::join_all((0..2 * MOST_WAITING).map(|_| service.check(&text)));
     assert!(all.await.iter().all(is_unavailable));
-    assert_eq!(begun.elapsed().as_secs(), WAIT.as_secs());
+    assert_eq!(started.elapsed().as_secs(), WAIT.as_secs());
     let key_set = KeySet::new(
         KeySetLocation::Url(Url::parse("https://h/").expect("a URL")),
         "i".into(),

@@ -101,7 +101,7 @@ pub enum Reason {
     Expired,
     /// The credential was revoked or changed after the request arrived.
     #[error("revoked or changed while the request was answered")]
-    TakenBack,
+    Revoked,
     /// Longer than any token that is accepted.
     #[error("oversized token")]
     Oversized,
@@ -319,7 +319,8 @@ impl Authenticator {
     /// Returns the sender of `headers`. It also checks slow hashes, and waits for the keys of a login service.
     pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         // One time limit covers all repetitions that renewals of the keys cause.
-        let judged = tokio::time::timeout(password_check::PATIENCE, self.check_with_renewals(headers)).await;
+        let judged =
+            tokio::time::timeout(password_check::QUEUE_WAIT, self.check_with_renewals(headers)).await;
         judged.unwrap_or(Err(Denied::Busy))
     }
 
@@ -332,8 +333,8 @@ impl Authenticator {
             }
             let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
             if let Some(verifier) = mode.verifier_of(headers, text) {
-                if let Some(asked) = verifier.asked_about(text).await {
-                    return asked;
+                if let Some(answer) = verifier.introspect(text).await {
+                    return answer;
                 }
                 verifier.fetched_for(text).await?;
                 let unknown = Denied::Credential(Reason::UnknownKid);

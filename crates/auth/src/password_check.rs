@@ -31,7 +31,7 @@ const MAX_KEY_BYTES: usize = 256;
 
 /// Limit of requests that wait for a check, and of their waiting time.
 const MOST_WAITING: usize = 32;
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const QUEUE_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a good result is cached.
 const GOOD_FOR: Duration = Duration::from_hours(1);
@@ -62,7 +62,7 @@ impl CheckQueue {
         let running = Arc::clone(&self.running).acquire_owned();
         tokio::select! {
             biased;
-            turn = timeout(PATIENCE, running) => turn.ok()?.ok(),
+            turn = timeout(QUEUE_WAIT, running) => turn.ok()?.ok(),
             _ = evicted => None,
         }
     }
@@ -90,12 +90,12 @@ pub(super) struct PasswordHashes {
     keys: Vec<KeyEntry>,
     /// A key of this process, so that the cache says nothing to a reader of its memory later.
     secret: hmac::Key,
-    seen: Mutex<Seen>,
+    seen: Mutex<CheckCache>,
 }
 
 type CheckId = [u8; 32];
 
-struct Seen {
+struct CheckCache {
     /// Index of the matching key, and the time of the check.
     good: LruCache<CheckId, (usize, Instant)>,
     bad: LruCache<CheckId, Instant>,
@@ -113,7 +113,7 @@ impl PasswordHashes {
         let made = || hmac::Key::new(hmac::HMAC_SHA256, &rand::random::<[u8; 32]>());
         let secret = before.map_or_else(made, |before| before.secret.clone());
         let good = before.map_or_else(|| LruCache::new(MOST_GOOD), |before| before.valid_results(&keys));
-        let seen = Seen { good, bad: LruCache::new(MOST_BAD) };
+        let seen = CheckCache { good, bad: LruCache::new(MOST_BAD) };
         Some(Arc::new(Self { keys, secret, seen: Mutex::new(seen) }))
     }
 

@@ -87,7 +87,7 @@ async fn keys_of_our_own_are_never_held_against_slow_hashes() {
 }
 
 #[tokio::test]
-async fn what_bcrypt_would_cut_off_is_refused() {
+async fn password_that_bcrypt_would_truncate_is_refused() {
     let long = "k".repeat(100);
     let door = Door::new(vec![entry("old", &bcrypt_of(&long), Role::Reader)]);
     assert_eq!(door.ask(&long).await, UNKNOWN);
@@ -120,7 +120,7 @@ async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_remembered_ends() {
+async fn cached_verification_expires() {
     let mut ends = entry("old", &bcrypt_of(KEY), Role::Reader);
     ends.expires = Some(SystemTime::now() + Duration::from_hours(24));
     let slow = PasswordHashes::new(&[KeyEntry::of(&ends)], None).expect("one such key");

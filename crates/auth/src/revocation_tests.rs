@@ -94,7 +94,7 @@ async fn so_it_is_with_a_key_of_another_system() {
 }
 
 #[tokio::test]
-async fn of_two_entries_with_one_key_the_first_counts_after_each_reload() {
+async fn first_of_two_entries_with_one_key_counts_after_each_reload() {
     let entry = |id: &str, role| {
         let hash = KeyHash::parse(&bcrypt::hash("theirs", 4).expect("hashed")).expect("one").expect("taken");
         ApiKey { id: id.into(), hash, role, expires: None }

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn only_mapped_words_count_and_the_strongest_of_them() {
         let map = [("true", Role::Superuser), ("staff", Role::Caller), ("7", Role::Reader)];
-        for (claims, wanted) in [
+        for (claims, expected) in [
             (r#"{"c": true}"#, Some(Role::Superuser)),
             (r#"{"c": false}"#, None),
             (r#"{"c": "staff x"}"#, Some(Role::Caller)),
@@ -145,7 +145,7 @@ mod tests {
             (r#"{"c": {"staff": true}}"#, None),
             ("{}", None),
         ] {
-            assert_eq!(role(Some("c"), Some(&map), claims), wanted, "{claims}");
+            assert_eq!(role(Some("c"), Some(&map), claims), expected, "{claims}");
         }
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn groups_and_roles_are_found_where_login_services_write_them() {
         let map =
             [("/ops/admins", Role::Superuser), ("mcp-users", Role::Caller), ("Two Words", Role::Reader)];
-        for (claim, claims, wanted) in [
+        for (claim, claims, expected) in [
             ("groups", r#"{"groups": ["/staff", "/ops/admins"]}"#, Some(Role::Superuser)),
             ("groups", r#"{"groups": ["Two Words"]}"#, Some(Role::Reader)),
             ("realm_access.roles", r#"{"realm_access": {"roles": ["mcp-users"]}}"#, Some(Role::Caller)),
@@ -171,7 +171,7 @@ mod tests {
             ("realm_access.roles", r#"{"roles": ["mcp-users"]}"#, None),
             ("realm_access.roles", r#"{"realm_access": ["mcp-users"]}"#, None),
         ] {
-            assert_eq!(role(Some(claim), Some(&map), claims), wanted, "{claims}");
+            assert_eq!(role(Some(claim), Some(&map), claims), expected, "{claims}");
         }
     }
 

@@ -70,7 +70,7 @@ fn equal_content_gives_equal_tokens_and_other_content_others() {
 
 // RULES S6
 #[test]
-fn of_ten_thousand_tampered_tokens_none_is_opened() {
+fn none_of_ten_thousand_tampered_tokens_is_opened() {
     let (sealer, ann) = (sealer(), somebody("ann"));
     let token = sealer.seal("task", &ann, &[7; 400]);
     let bytes = URL_SAFE_NO_PAD.decode(&token).expect("Base64");
@@ -119,7 +119,7 @@ fn a_sealer_shows_nothing_of_its_key() {
 
 proptest! {
     #[test]
-    fn whatever_is_sealed_is_opened(payload in prop::collection::vec(any::<u8>(), 0..200), purpose: String, id: String) {
+    fn any_sealed_value_is_opened(payload in prop::collection::vec(any::<u8>(), 0..200), purpose: String, id: String) {
         let (sealer, who) = (sealer(), somebody(&id));
         let token = sealer.seal(&purpose, &who, &payload);
         prop_assert_eq!(sealer.open(&purpose, &who, &token), Some(payload));

@@ -122,7 +122,7 @@ const KINDS: Kinds = &[BuiltinKind { name: "sample", fields: &["sample"], read: 
 
 proptest! {
     #[test]
-    fn whatever_is_asked_is_answered_or_refused_by_name(arguments in hostile::arguments(&Sample::new().count)) {
+    fn any_request_is_answered_or_refused_by_name(arguments in hostile::arguments(&Sample::new().count)) {
         hostile::is_judged::<Input>(&Sample::new().count, &arguments);
     }
 }

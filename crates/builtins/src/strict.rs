@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_on_the_way_is_refused() {
+    fn value_that_would_change_on_the_way_is_refused() {
         let deep = format!("{}1{}", "[".repeat(65), "]".repeat(65));
         for (text, why) in [
             (r#"{"a":{"x":1,"\u0078":2}}"#, "twice"),

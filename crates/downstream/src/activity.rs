@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::head_budget::{FREE, Share};
-use super::socket_shares::KeptSlot;
+use super::socket_shares::HeldSlot;
 use runtime::memory::Account;
 use runtime::worker::now;
 
@@ -80,7 +80,7 @@ struct State {
     /// Since when a request waits for more of its body.
     body_blocked: Option<Instant>,
     /// The share of the client of the last request. Without a valid credential, the connection yields its slot more often.
-    kept: Option<KeptSlot>,
+    held: Option<HeldSlot>,
     claims: Claims,
 }
 
@@ -102,7 +102,7 @@ impl State {
 
     /// Whether a principal keeps the slot. One that only counts for its client is not kept.
     fn is_kept(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.principal().is_some())
+        self.held.as_ref().is_some_and(|held| held.principal().is_some())
     }
 
     fn waits(&self) -> Option<Waiting> {
@@ -158,12 +158,12 @@ impl Activity {
 
     /// Whether the slot is kept for `principal`.
     pub(super) fn is_kept_for(&self, principal: &Arc<str>) -> bool {
-        self.state().kept.as_ref().is_some_and(|kept| kept.is_for(principal))
+        self.state().held.as_ref().is_some_and(|held| held.is_for(principal))
     }
 
     /// The account of the principal of the last request.
     pub(super) fn account(&self) -> Account {
-        Account::of(self.state().kept.as_ref().and_then(KeptSlot::principal))
+        Account::of(self.state().held.as_ref().and_then(HeldSlot::principal))
     }
 
     /// Whether the slot is kept for a principal.
@@ -173,19 +173,19 @@ impl Activity {
 
     /// Whether the slot counts for clients without a credential.
     pub(super) fn is_counted(&self) -> bool {
-        self.state().kept.as_ref().is_some_and(|kept| kept.principal().is_none())
+        self.state().held.as_ref().is_some_and(|held| held.principal().is_none())
     }
 
-    /// Keeps the slot as `kept` says, and no longer for another principal.
-    pub(super) fn keep(&self, kept: Option<KeptSlot>) {
-        let before = std::mem::replace(&mut self.state().kept, kept);
+    /// Keeps the slot as `held` says, and no longer for another principal.
+    pub(super) fn keep(&self, held: Option<HeldSlot>) {
+        let before = std::mem::replace(&mut self.state().held, held);
         drop(before); // without the lock
     }
 
     /// Keeps the slot for nobody if the connection is between two requests.
     pub(super) fn release_if_idle(&self) {
         let mut state = self.state();
-        let released = if state.is_idle() { state.kept.take() } else { None };
+        let released = if state.is_idle() { state.held.take() } else { None };
         if released.is_some() {
             // Claims that were refused while it was kept do not count as the one that it may refuse now.
             state.claims.has_refused = false;
@@ -370,7 +370,7 @@ impl RunningRequest {
     }
 
     /// Records that the connection asks for the next part.
-    pub(super) fn asked(&self) {
+    pub(super) fn next_requested(&self) {
         self.0.state().handed = None;
     }
 }

@@ -75,7 +75,7 @@ async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
     activity.wrote(false);
     activity.wrote(true);
     assert_eq!(left(&activity), Some(60), "a byte now and then wins no time");
-    request.asked();
+    request.next_requested();
     assert_eq!(left(&activity), None, "the answer itself has its own");
     request.handed();
     drop(request);
@@ -83,7 +83,7 @@ async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
 }
 
 /// A share of a principal in the slots.
-fn kept() -> KeptSlot {
+fn held() -> HeldSlot {
     SocketShares::new(1).keep(&crate::socket_shares::Owner::Principal("one".into())).expect("a share")
 }
 
@@ -91,7 +91,7 @@ fn kept() -> KeptSlot {
 fn yields(activity: &Activity) -> [bool; 2] {
     let _deadline = activity.deadline(&TIMES);
     [false, true].map(|is_kept| {
-        activity.keep(is_kept.then(kept));
+        activity.keep(is_kept.then(held));
         activity.waits().is_some()
     })
 }
@@ -121,7 +121,7 @@ async fn a_connection_yields_only_while_it_waits_for_its_client() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
     let activity = Activity::new();
-    activity.keep(Some(kept()));
+    activity.keep(Some(held()));
     let claim = || {
         let (claim, claimed) = oneshot::channel();
         activity.claim(claim);
@@ -144,7 +144,7 @@ async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
 #[test]
 fn a_connection_is_released_only_between_two_requests() {
     let activity = Activity::new();
-    activity.keep(Some(kept()));
+    activity.keep(Some(held()));
     let stays = |why: &str| {
         activity.release_if_idle();
         assert!(activity.is_kept_for(&Arc::from("one")), "{why}");

@@ -8,7 +8,7 @@
 
 use auth::Action;
 use gateway::error::audit_full;
-use gateway::manager::Named;
+use gateway::manager::ItemKind;
 use gateway::{Caller, Gateway};
 use protocol::{ErrorCode, Problem, Request, method};
 use runtime::telemetry::audit::{self, Actor, AuditRecord, Full};
@@ -38,7 +38,7 @@ impl<'a> Audited<'a> {
         let record = record.map(|mut record| {
             let route = gateway.manager().seen_by(Some(&caller.affinity)).route(
                 &caller.scope,
-                Named::Tool,
+                ItemKind::Tool,
                 &tool(request),
             );
             if let Ok(route) = route {

@@ -61,7 +61,7 @@ pub(super) trait FromClient {
 
 impl FromClient for Arriving {
     fn identified(&self, principal: &Principal) -> Result<(), Refusal> {
-        self.client.identified(principal).map_err(|full| Refusal::ShareTaken { kept: full.kept })
+        self.client.identified(principal).map_err(|full| Refusal::ShareTaken { held: full.held })
     }
 
     fn unidentified(&self) {
@@ -263,7 +263,7 @@ impl HttpBody for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if std::mem::take(&mut self.is_handed) {
-            self.running.asked();
+            self.running.next_requested();
         }
         let part = ready!(Pin::new(&mut self.body).poll_frame(cx));
         let part =

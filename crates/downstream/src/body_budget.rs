@@ -171,9 +171,9 @@ mod tests {
         }
     }
 
-    fn pipe() -> (mpsc::UnboundedSender<usize>, Pipe) {
-        let (pen, pipe) = mpsc::unbounded_channel();
-        (pen, Pipe(pipe))
+    fn channel() -> (mpsc::UnboundedSender<usize>, Pipe) {
+        let (writer, reader) = mpsc::unbounded_channel();
+        (writer, Pipe(reader))
     }
 
     fn open(budget: &'static Budget, id: &str) -> impl Fn() -> Charge {
@@ -184,14 +184,14 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_charged_while_it_arrives_and_as_long_as_a_part_of_it_lives() {
         let budget = Budget::of_size(1_000 * KIB);
-        let (pen, mut body) = pipe();
+        let (writer, mut body) = channel();
         let part = {
             let mut reading = pin!(read(&mut body, LIMIT, open(budget, "a")));
-            pen.send(60 * KIB).expect("read");
+            writer.send(60 * KIB).expect("read");
             assert!(poll!(&mut reading).is_pending());
             assert!(budget.usage().used >= 60 * KIB);
-            pen.send(10 * KIB).expect("read");
-            drop(pen);
+            writer.send(10 * KIB).expect("read");
+            drop(writer);
             let whole = reading.await.expect("there is room");
             assert_eq!((whole.len(), budget.usage().used), (70 * KIB, 70 * KIB));
             whole.slice(..10)
@@ -204,32 +204,32 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_does_not_fit_is_refused_and_released_and_another_principal_goes_on() {
         let budget = Budget::of_size(100 * KIB);
-        let ((pen, mut one), (other_pen, mut two)) = (pipe(), pipe());
+        let ((writer, mut one), (other_writer, mut two)) = (channel(), channel());
         let mut other = pin!(read(&mut two, LIMIT, open(budget, "b")));
-        other_pen.send(10 * KIB).expect("read");
+        other_writer.send(10 * KIB).expect("read");
         assert!(poll!(&mut other).is_pending());
         let before = budget.usage().used;
-        pen.send(50 * KIB).expect("read");
-        pen.send(40 * KIB).expect("read");
+        writer.send(50 * KIB).expect("read");
+        writer.send(40 * KIB).expect("read");
         assert_eq!(read(&mut one, LIMIT, open(budget, "a")).await, Err(Refusal::MemoryExhausted));
         assert_eq!(budget.usage().used, before);
-        drop(other_pen);
+        drop(other_writer);
         assert_eq!(other.await.map(|body| body.len()), Ok(10 * KIB));
     }
 
     #[tokio::test]
     async fn a_body_that_is_given_up_or_too_large_is_released() {
         let budget = Budget::of_size(1_000 * KIB);
-        let (pen, mut body) = pipe();
-        pen.send(60 * KIB).expect("read");
+        let (writer, mut body) = channel();
+        writer.send(60 * KIB).expect("read");
         {
             let mut reading = pin!(read(&mut body, LIMIT, open(budget, "a")));
             assert!(poll!(&mut reading).is_pending());
             assert!(budget.usage().used > 0);
         }
         assert_eq!(budget.usage().used, 0);
-        pen.send(60 * KIB).expect("read");
-        pen.send(60 * KIB).expect("read");
+        writer.send(60 * KIB).expect("read");
+        writer.send(60 * KIB).expect("read");
         let read = read(&mut body, LIMIT, open(budget, "a")).await;
         assert_eq!((read, budget.usage().used), (Err(Refusal::TooLarge { limit: LIMIT }), 0));
     }
@@ -237,12 +237,12 @@ mod tests {
     #[tokio::test]
     async fn trailers_are_charged_before_they_come_and_only_where_there_can_be_any() {
         let budget = Budget::of_size(1_000 * KIB);
-        let (pen, mut body) = pipe();
+        let (writer, mut body) = channel();
         {
             let mut reading = pin!(read(&mut body, LIMIT, open(budget, "a")));
             assert!(poll!(&mut reading).is_pending());
             assert_eq!(budget.usage().used, TRAILERS);
-            pen.send(60 * KIB).expect("read");
+            writer.send(60 * KIB).expect("read");
             assert!(poll!(&mut reading).is_pending());
             assert!(budget.usage().used >= TRAILERS + 60 * KIB);
         }

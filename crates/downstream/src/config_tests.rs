@@ -75,8 +75,8 @@ fn there_are_two_sockets_for_each_client() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
-    for (settings, wanted) in [
+fn errors_are_reported() {
+    for (settings, expected) in [
         (json!({"listen": "gw.example:80"}), "listen: `gw.example:80` is not an address and a port"),
         (json!({"listen": "127.0.0.1"}), "listen: `127.0.0.1` is not an address and a port"),
         (json!({"listen": "0.0.0.0:80"}), "listen: others can reach this address, and nobody would be asked"),
@@ -117,7 +117,10 @@ fn what_is_wrong_is_said() {
         (json!({"max_conections": 3}), "max_conections: unknown key (hint: did you mean `max_connections`?)"),
     ] {
         let (_, problems) = read(settings);
-        assert!(problems.iter().any(|problem| problem.starts_with(wanted)), "{problems:?} lacks {wanted}");
+        assert!(
+            problems.iter().any(|problem| problem.starts_with(expected)),
+            "{problems:?} lacks {expected}"
+        );
     }
 }
 
@@ -179,7 +182,7 @@ fn roles_of_certificates_need_an_authority_and_a_mode() {
     let full = tls(json!({"client_ca": "ca", "client_roles": {"cn:robot": "caller"}}));
     assert_eq!(problems(json!({"tls": tls(json!({}))})), [""; 0]);
     assert_eq!(problems(json!({"auth_mode": "certificate", "tls": full})), [""; 0]);
-    for (settings, wanted) in [
+    for (settings, expected) in [
         (json!({"auth_mode": "certificate"}), "`auth_mode: certificate`, but no certificate has a role"),
         (json!({"tls": full}), "`tls.client_roles` has no effect without `auth_mode`"),
         (
@@ -193,6 +196,6 @@ fn roles_of_certificates_need_an_authority_and_a_mode() {
         (json!({"tls": {"cert": "c"}}), "tls: `key` is missing"),
     ] {
         let found = problems(settings);
-        assert!(found.iter().any(|problem| problem.contains(wanted)), "{found:?} lacks {wanted}");
+        assert!(found.iter().any(|problem| problem.contains(expected)), "{found:?} lacks {expected}");
     }
 }

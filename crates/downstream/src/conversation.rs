@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::error::{MessageRefusal, described};
-use super::exchange::{Exchange, Named};
+use super::exchange::{Exchange, HttpRequestId};
 use super::headers::check_meta;
 use super::message_encoder::MessageEncoder;
 use super::outside_calls::OutsideCalls;
@@ -82,7 +82,7 @@ impl Conversation {
 
     /// Handles one message of the client, which arrived in the HTTP request `named`. Returns before the message is
     /// answered.
-    pub async fn take(self: &Arc<Self>, message: Message, named: Named) {
+    pub async fn take(self: &Arc<Self>, message: Message, named: HttpRequestId) {
         match message {
             Message::Request(request) => {
                 let id = request.id.clone();
@@ -102,7 +102,7 @@ impl Conversation {
         let _ = self.outgoing.send((self.frame)(response.encode())).await;
     }
 
-    fn request(self: &Arc<Self>, request: Request, named: Named) -> Result<(), MessageRefusal> {
+    fn request(self: &Arc<Self>, request: Request, named: HttpRequestId) -> Result<(), MessageRefusal> {
         let caller = self.caller(&request)?;
         let running = self.session.begin(&request.id)?;
         let cancel = running.cancel.clone();
@@ -154,7 +154,7 @@ impl Conversation {
     }
 
     fn notification(self: &Arc<Self>, notice: Notification) {
-        self.session.note(&notice);
+        self.session.record(&notice);
         let caller = || self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
         if notice.method.known().is_none() {
             if let Some(caller) = caller() {

@@ -44,9 +44,10 @@ pub(super) fn preflight(headers: &HeaderMap) -> axum::response::Response {
 }
 
 fn granted(headers: &HeaderMap) -> String {
-    let asked =
+    let headers_requested =
         headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter().filter_map(|value| value.to_str().ok());
-    let names = asked.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase());
+    let names =
+        headers_requested.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase());
     let may_be_sent = |name: &String| {
         let protocol = name.starts_with("mcp-") && http::HeaderName::try_from(name.as_str()).is_ok();
         protocol || SENT.contains(&name.as_str())

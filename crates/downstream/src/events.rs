@@ -361,7 +361,7 @@ mod tests {
         let id = RequestId::from_u64(7);
         for (length, parts) in [(10, 1), (COPIED - 3, 1), (COPIED, 2), (200_000, 2)] {
             let page = Closed::new(&Raw::of(&"x".repeat(length)));
-            let kept = page.result();
+            let result = page.result();
             let mut body =
                 listed(id.clone(), Ok(page.clone()), ResponseFormat::Json, &"one".into()).into_body();
             let mut frames = Vec::new();
@@ -370,7 +370,7 @@ mod tests {
             }
             assert_eq!(frames.concat(), page.encode(&id), "{length}");
             assert_eq!(frames.len(), parts, "{length}");
-            let is_kept = frames[parts - 1].as_ptr() == kept.bytes().as_ptr();
+            let is_kept = frames[parts - 1].as_ptr() == result.bytes().as_ptr();
             assert_eq!(is_kept, parts == 2, "{length}");
         }
     }

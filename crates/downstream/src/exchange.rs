@@ -42,14 +42,14 @@ const NOTICES: usize = 128;
 const PRINTED: usize = 1024;
 
 /// The HTTP request in which a message came; none over a pipe.
-pub(super) type Named = Option<telemetry::RequestId>;
+pub(super) type HttpRequestId = Option<telemetry::RequestId>;
 
 /// One request being answered.
 pub struct Exchange {
     gateway: Gateway,
     caller: Arc<Caller>,
     id: RequestId,
-    named: Named,
+    named: HttpRequestId,
     token: Option<Raw>,
     receiver: EventReceiver,
     /// Keeps the inlet open, because the end of the call comes with its answer.
@@ -58,7 +58,7 @@ pub struct Exchange {
     /// The books of what its client is asked; none where it cannot be.
     questions: Option<Arc<Questions>>,
     /// Server requests that the client was sent during this call and has not answered.
-    asked: Vec<OpenQuestion>,
+    open_requests: Vec<OpenQuestion>,
     answer: AnswerState,
     /// Whether the answer runs in a task of its own.
     is_in_task: bool,
@@ -89,7 +89,12 @@ enum AnswerState {
 
 impl Exchange {
     /// Answers `request`, which came in the HTTP request `named`, for as long as the exchange is kept.
-    pub(crate) fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
+    pub(crate) fn attached(
+        gateway: &Gateway,
+        caller: Arc<Caller>,
+        request: Request,
+        named: HttpRequestId,
+    ) -> Self {
         let (event_sender, receiver) =
             EventSender::paid_by(NOTICES, Account::of(Some(caller.principal.id())));
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
@@ -104,7 +109,7 @@ impl Exchange {
             receiver,
             event_sender,
             questions: None,
-            asked: Vec::new(),
+            open_requests: Vec::new(),
             answer: AnswerState::Pending(answer.boxed()),
             is_in_task: false,
             life: None,
@@ -123,7 +128,7 @@ impl Exchange {
     pub fn detached(
         gateway: &Gateway,
         caller: Arc<Caller>,
-        (request, named): (Request, Named),
+        (request, named): (Request, HttpRequestId),
         running: SessionRequest,
         tasks: &Shutdown,
     ) -> Self {
@@ -246,7 +251,7 @@ impl Exchange {
     }
 
     /// The HTTP request in which it came.
-    pub(super) const fn named(&self) -> Named {
+    pub(super) const fn named(&self) -> HttpRequestId {
         self.named
     }
 
@@ -260,25 +265,25 @@ impl Exchange {
                 AnswerState::Pending(answer) => {
                     tokio::select! {
                         biased;
-                        Some(said) = self.receiver.recv() => {
+                        Some(event) = self.receiver.recv() => {
                             self.work.charge(PRINTED);
-                            if let CallEvent::Pause(pause) = said {
+                            if let CallEvent::Pause(pause) = event {
                                 return Some(Step::Pause(pause));
                             }
-                            if let Some(message) = self.passed(said) {
+                            if let Some(message) = self.passed(event) {
                                 return Some(Step::Message(message));
                             }
                         }
-                        message = withdrawn(&mut self.asked) => return Some(Step::Message(message)),
+                        message = withdrawn(&mut self.open_requests) => return Some(Step::Message(message)),
                         reply = answer => self.answer = AnswerState::Ready(reply),
                     }
                 }
                 AnswerState::Ready(_) => {
                     // Messages that were sent before the answer arrive before it.
-                    while let Ok(said) = self.receiver.try_recv() {
+                    while let Ok(event) = self.receiver.try_recv() {
                         self.work.charge(PRINTED);
-                        if let CallEvent::Notice(_) = said
-                            && let Some(message) = self.passed(said)
+                        if let CallEvent::Notice(_) = event
+                            && let Some(message) = self.passed(event)
                         {
                             return Some(Step::Message(message));
                         }
@@ -302,12 +307,12 @@ impl Exchange {
 
     /// The end of a question that is open although its call is over.
     fn unanswered(&mut self) -> Option<Message> {
-        self.asked.retain(OpenQuestion::is_open);
-        self.asked.pop().map(OpenQuestion::cancel)
+        self.open_requests.retain(OpenQuestion::is_open);
+        self.open_requests.pop().map(OpenQuestion::cancel)
     }
 
-    fn passed(&mut self, said: CallEvent) -> Option<Message> {
-        match said {
+    fn passed(&mut self, event: CallEvent) -> Option<Message> {
+        match event {
             CallEvent::Notice(notice) => {
                 era::notice(&self.caller, notice, self.token.as_ref()).map(Message::Notification)
             }
@@ -315,8 +320,8 @@ impl Exchange {
                 // One that is dropped is refused.
                 let questions = self.questions.as_ref().filter(|_| era::can_ask(&self.caller, &question))?;
                 self.gateway.note_question(&self.caller, &question);
-                let (asked, request) = questions.ask(question)?;
-                self.asked.push(asked);
+                let (open_requests, request) = questions.ask(question)?;
+                self.open_requests.push(open_requests);
                 Some(request)
             }
             CallEvent::Pause(_) => None,
@@ -325,16 +330,16 @@ impl Exchange {
 }
 
 /// Resolves when one of the server requests is withdrawn, with the notification for its client.
-pub(super) async fn withdrawn(asked: &mut Vec<OpenQuestion>) -> Message {
-    std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
+pub(super) async fn withdrawn(open_requests: &mut Vec<OpenQuestion>) -> Message {
+    std::future::poll_fn(|cx| poll_withdrawn(open_requests, cx)).await.cancel()
 }
 
-fn poll_withdrawn(asked: &mut Vec<OpenQuestion>, cx: &mut Context<'_>) -> Poll<OpenQuestion> {
+fn poll_withdrawn(open_requests: &mut Vec<OpenQuestion>, cx: &mut Context<'_>) -> Poll<OpenQuestion> {
     let mut at = 0;
-    while let Some(one) = asked.get(at) {
+    while let Some(one) = open_requests.get(at) {
         match one.poll_end(cx) {
-            Poll::Ready(End::Withdrawn) => return Poll::Ready(asked.swap_remove(at)),
-            Poll::Ready(End::Answered) => drop(asked.swap_remove(at)),
+            Poll::Ready(End::Withdrawn) => return Poll::Ready(open_requests.swap_remove(at)),
+            Poll::Ready(End::Answered) => drop(open_requests.swap_remove(at)),
             Poll::Pending => at += 1,
         }
     }
@@ -352,7 +357,7 @@ pub(super) fn at_once(
 }
 
 /// The tracing span of one request. It exists at the level `debug` only, because its fields are printed at once.
-fn span(caller: &Caller, request: &Request, named: Named) -> Span {
+fn span(caller: &Caller, request: &Request, named: HttpRequestId) -> Span {
     let (method, principal) = (untrusted(&request.method), untrusted(caller.principal.id()));
     let request_id = named.map(tracing::field::display);
     tracing::debug_span!("request", request_id, %method, %principal)
@@ -362,7 +367,7 @@ fn span(caller: &Caller, request: &Request, named: Named) -> Span {
 async fn answer(
     gateway: &Gateway,
     caller: &Caller,
-    (request, named): (&Request, Named),
+    (request, named): (&Request, HttpRequestId),
     event_sender: &EventSender,
 ) -> ResponseBody {
     let span = span(caller, request, named);

@@ -18,7 +18,7 @@ fn exchange(answer: AnswerState) -> Exchange {
 #[tokio::test(start_paused = true)]
 async fn a_result_behind_a_stream_holds_nothing_of_its_server_while_nobody_reads() {
     for is_known in [false, true] {
-        let (flow, pen) = arriving();
+        let (flow, writer) = arriving();
         let received = Some(ResponseBody::Streaming(Box::new(flow)));
         let answer = if is_known {
             AnswerState::Ready(received)
@@ -27,10 +27,10 @@ async fn a_result_behind_a_stream_holds_nothing_of_its_server_while_nobody_reads
         };
         let mut exchange = exchange(answer);
         exchange.keep_going(&Shutdown::new());
-        let _ = pen.send(Ok(r#"{"jsonrpc":"2.0","result":{"a":"#));
-        let _ = pen.send(Err(Error::Cut { reason: "reset".into() }));
+        let _ = writer.send(Ok(r#"{"jsonrpc":"2.0","result":{"a":"#));
+        let _ = writer.send(Err(Error::Cut { reason: "reset".into() }));
         // Nobody asks the exchange for anything.
-        pen.closed().await;
+        writer.closed().await;
         let Some(Message::Response(Response { reply: Err(error), .. })) = exchange.next().await else {
             panic!("it was cut")
         };

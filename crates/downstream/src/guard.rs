@@ -310,7 +310,7 @@ impl Guard {
         };
         // The check takes a lock, so it is skipped for a body that arrived at once.
         if waited && principal.is_revoked() {
-            return Err(Refusal::Denied(Denied::Credential(Reason::TakenBack)));
+            return Err(Refusal::Denied(Denied::Credential(Reason::Revoked)));
         }
         Ok((Some(principal), body))
     }

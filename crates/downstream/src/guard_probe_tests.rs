@@ -32,8 +32,8 @@ async fn probes_are_answered_whatever_the_host_is_and_nothing_else_is() {
         ("GET", "/mcp", &[pod, ("authorization", &bearer)], 403),
         ("GET", "/metrics", &[pod, ("authorization", &bearer)], 403),
     ] {
-        let asked = request(method, path, headers).body(Body::empty()).expect("a request");
-        let answer = ask(&door, asked).await;
+        let request_to_send = request(method, path, headers).body(Body::empty()).expect("a request");
+        let answer = ask(&door, request_to_send).await;
         assert_eq!(answer.status().as_u16(), expected, "{method} {path} {headers:?}");
         assert!(!answer.headers().contains_key("access-control-allow-origin"), "{method} {path}");
     }

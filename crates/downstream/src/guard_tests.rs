@@ -226,7 +226,7 @@ async fn only_health_is_public() {
 }
 
 #[tokio::test]
-async fn who_needs_no_credential_may_show_a_good_one() {
+async fn route_without_authentication_ignores_a_bad_credential_and_uses_a_valid_one() {
     let (config, key) = with_key();
     let who = |principal: Option<Extension<Principal>>| async move {
         principal.map_or_else(|| "nobody".to_owned(), |principal| principal.id().to_string())

@@ -27,18 +27,18 @@ impl Share {
     /// Grows or shrinks to what a head of `bytes` takes. False if there is no room; then nothing is taken.
     #[must_use]
     pub(super) fn resize(&mut self, bytes: usize) -> bool {
-        let wanted = bytes.saturating_sub(FREE);
-        if wanted <= self.0 {
-            TAKEN.fetch_sub(self.0 - wanted, Ordering::Relaxed);
-            self.0 = wanted;
+        let needed = bytes.saturating_sub(FREE);
+        if needed <= self.0 {
+            TAKEN.fetch_sub(self.0 - needed, Ordering::Relaxed);
+            self.0 = needed;
             return true;
         }
-        let more = wanted - self.0;
+        let more = needed - self.0;
         if TAKEN.fetch_add(more, Ordering::Relaxed) + more > IN_SUM {
             TAKEN.fetch_sub(more + std::mem::take(&mut self.0), Ordering::Relaxed);
             return false;
         }
-        self.0 = wanted;
+        self.0 = needed;
         true
     }
 }

@@ -62,7 +62,7 @@ impl<'a> Single<'a> {
     fn all<const N: usize>(map: &'a HeaderMap, names: [&HeaderName; N]) -> [Self; N] {
         let mut found = [Self::default(); N];
         for (name, value) in map {
-            if let Some(at) = names.iter().position(|wanted| *wanted == name) {
+            if let Some(at) = names.iter().position(|name_to_find| *name_to_find == name) {
                 let is_repeated = found[at].value.is_some();
                 found[at] = Self { value: Some(value), is_repeated };
             }

@@ -46,7 +46,7 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 const LINE_BYTES: usize = 1_024;
 /// How long connections continue after the end was requested, so that a request which has arrived
 /// and was not yet read is answered.
-const LAST_LOOK: Duration = Duration::from_millis(50);
+const FINAL_CHECK_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection without a request continues then. Its client has just connected and is about to send one.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 
@@ -106,7 +106,7 @@ pub(super) fn connection<S: Site>(
         let mut open = OpenConnection { connection, activity: activity.clone(), limit, is_ending: false };
         let mut end = pin!(async {
             live.requested().await;
-            tokio::time::sleep(LAST_LOOK).await;
+            tokio::time::sleep(FINAL_CHECK_PAUSE).await;
             if activity.is_fresh() {
                 tokio::time::sleep(FIRST_LOOK).await;
             }
@@ -247,9 +247,9 @@ where
     S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     let parts = connection.into_parts();
-    let begun = parts.read_buf[..parts.read_buf.len().min(LINE_BYTES)].to_vec();
+    let first_bytes = parts.read_buf[..parts.read_buf.len().min(LINE_BYTES)].to_vec();
     drop(parts.read_buf);
-    load_shed::refuse(parts.io.into_inner().into_socket(), &begun, Refusal::HeadsFull).await;
+    load_shed::refuse(parts.io.into_inner().into_socket(), &first_bytes, Refusal::HeadsFull).await;
 }
 
 /// How HTTP/1.1 is spoken. The head has a time limit of this module, because that of hyper would also end

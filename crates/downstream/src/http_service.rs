@@ -126,14 +126,14 @@ impl ServiceParts {
         let Some(principal) = principal else {
             return self.refused(Refusal::Denied(Denied::Missing), &Line::of(&head), id);
         };
-        let asked =
+        let context =
             MessageContext { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
         let answer = {
-            let answer = pin!(mcp.answer(asked, &head.method, body));
-            while_good(Some(&principal), answer).await
+            let answer = pin!(mcp.answer(context, &head.method, body));
+            until_revoked(Some(&principal), answer).await
         };
         let answer = answer.unwrap_or_else(|refusal| self.refused(refusal, &Line::of(&head), id));
-        with_room(answer, head.headers)
+        reuse_header_map(answer, head.headers)
     }
 
     /// Answers a request whose path is not that of the MCP endpoint.
@@ -152,7 +152,7 @@ impl ServiceParts {
                 None => Box::pin(self.routed(request)).await,
             }
         };
-        let answer = while_good(principal.as_ref(), pin!(answer)).await;
+        let answer = until_revoked(principal.as_ref(), pin!(answer)).await;
         answer.unwrap_or_else(|refusal| self.refused(refusal, &line, id))
     }
 
@@ -249,7 +249,7 @@ fn scope_of(path: &str) -> Option<Scope> {
 /// Returns the output of `work`. If it panics, or if the credential of `principal` is revoked first, `work`
 /// must be dropped and a refusal is returned. `work` is polled in place, because moving a large future costs
 /// every call a copy.
-async fn while_good<T>(
+async fn until_revoked<T>(
     principal: Option<&Principal>,
     work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Refusal> {
@@ -264,13 +264,13 @@ async fn while_good<T>(
     tokio::select! {
         biased;
         output = AssertUnwindSafe(work).catch_unwind() => output.map_err(|_| Refusal::Panicked),
-        () = revoked => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
+        () = revoked => Err(Refusal::Denied(Denied::Credential(Reason::Revoked))),
     }
 }
 
 /// Puts the headers of `answer` into `map`, the header map of the request, to reuse its allocation. The
 /// connection reads the next head into the map of its last answer.
-fn with_room(mut answer: Response, mut map: HeaderMap) -> Response {
+fn reuse_header_map(mut answer: Response, mut map: HeaderMap) -> Response {
     map.clear();
     let own = std::mem::replace(answer.headers_mut(), map);
     answer.headers_mut().extend(own);

@@ -288,9 +288,9 @@ fn is_of_peer(error: &io::Error) -> bool {
 /// 1,024, fewer than the connections that Switchyard accepts.
 pub fn allow_open_files(limits: &Limits) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = limits.max_sockets as u64 + OTHER_FILES;
+    let needed = limits.max_sockets as u64 + OTHER_FILES;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    let raised = maximum.map_or(needed, |maximum| needed.min(maximum));
     if current.is_some_and(|current| current < raised)
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum })
     {

@@ -21,7 +21,7 @@ use runtime::worker::{now, until};
 mod full;
 
 /// The longest wait of a test: far more than any limit set here.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_mins(1);
 
@@ -45,11 +45,11 @@ struct Served {
 async fn served(router: Router, limits: Limits) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("an address");
-    let (shutdown, (tell, done)) = (Shutdown::new(), oneshot::channel());
+    let (shutdown, (signal, done)) = (Shutdown::new(), oneshot::channel());
     let serving = serve(listener, router, limits, shutdown.clone());
     Shutdown::new().spawn(async move {
         serving.await;
-        let _ = tell.send(());
+        let _ = signal.send(());
     });
     Served { at, shutdown, done }
 }
@@ -69,7 +69,7 @@ impl Served {
 }
 
 async fn within<F: Future>(what: F) -> F::Output {
-    tokio::time::timeout(PATIENCE, what).await.expect("in time")
+    tokio::time::timeout(WAIT, what).await.expect("in time")
 }
 
 fn routes() -> Router {
@@ -121,8 +121,8 @@ async fn peers_that_say_nothing_or_too_slowly_are_closed() {
         let mut socket = served.connect().await;
         let start = Instant::now();
         send(&mut socket, beginning).await;
-        let said = rest(&mut socket).await;
-        assert!(!said.contains("200"), "{said}");
+        let text = rest(&mut socket).await;
+        assert!(!text.contains("200"), "{text}");
         assert!((SHORT / 2..SHORT * 10).contains(&start.elapsed()), "{beginning:?}: {:?}", start.elapsed());
     }
 }
@@ -169,7 +169,7 @@ async fn an_idle_connection_lives_longer_than_a_slow_head() {
 }
 
 #[tokio::test]
-async fn who_waits_in_a_request_is_woken_in_time() {
+async fn handler_that_waits_is_woken_in_time() {
     let served = served(Router::new().route("/", get(|| until(now() + SHORT))), limits()).await;
     let mut socket = served.connect().await;
     send(&mut socket, GET).await;
@@ -181,8 +181,8 @@ async fn a_body_that_does_not_come_is_answered_and_closed() {
     let served = served(routes(), Limits { body_timeout: SHORT, ..limits() }).await;
     let mut socket = served.connect().await;
     send(&mut socket, b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n12345").await;
-    let said = rest(&mut socket).await;
-    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains("\"code\":\"body_timeout\""), "{said}");
+    let text = rest(&mut socket).await;
+    assert!(text.starts_with("HTTP/1.1 408 ") && text.contains("\"code\":\"body_timeout\""), "{text}");
 }
 
 #[tokio::test]
@@ -196,8 +196,8 @@ async fn a_client_that_sends_too_much_gets_to_read_why() {
     )
     .await;
     send(&mut socket, &vec![b'x'; Config::default().max_body_bytes]).await;
-    let said = rest(&mut socket).await;
-    assert!(said.starts_with("HTTP/1.1 413 ") && said.contains("\"code\":\"body_too_large\""), "{said}");
+    let text = rest(&mut socket).await;
+    assert!(text.starts_with("HTTP/1.1 413 ") && text.contains("\"code\":\"body_too_large\""), "{text}");
     let mut socket = served.connect().await;
     send(
         &mut socket,
@@ -243,7 +243,7 @@ async fn a_peer_that_does_not_read_is_closed() {
 async fn an_end_waits_for_requests_and_for_streams_that_watch_it() {
     let group = Shutdown::new();
     let (body, _dropped) = stream(Some(group.clone()));
-    let ((release, wait), (started, begun)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+    let ((release, wait), (started, has_started)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
     let ends = Arc::new(std::sync::Mutex::new(Some((started, wait))));
     let slow = move || {
         let (started, wait) = ends.lock().expect("not poisoned").take().expect("asked once");
@@ -259,16 +259,16 @@ async fn an_end_waits_for_requests_and_for_streams_that_watch_it() {
     let mut idle = served.connect().await;
     let mut working = served.connect().await;
     send(&mut working, b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-    within(begun).await.expect("the request has begun");
+    within(has_started).await.expect("the request has begun");
     served.shutdown.begin();
     assert_eq!(rest(&mut idle).await, "", "an idle connection ends at once");
     group.begin();
     assert!(rest(&mut streaming).await.ends_with("0\r\n\r\n"), "the stream ends properly");
     assert!(TcpStream::connect(served.at).await.is_err(), "nobody new comes in");
     release.send(()).expect("somebody waits");
-    let said = answer(&mut working).await;
-    assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("connection: close"), "{said}");
-    assert!(served.end().await < PATIENCE);
+    let text = answer(&mut working).await;
+    assert!(text.starts_with("HTTP/1.1 200 ") && text.contains("connection: close"), "{text}");
+    assert!(served.end().await < WAIT);
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn a_request_that_had_arrived_is_answered() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_cut() {
+async fn connection_that_does_not_end_is_cut() {
     let (body, dropped) = stream(None);
     let served = served(once(body), Limits { drain_timeout: SHORT, ..limits() }).await;
     let mut socket = served.connect().await;
@@ -306,8 +306,8 @@ async fn http2_without_tls_is_refused_at_once_and_http1_is_served() {
     for preface in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n"] {
         let (mut socket, start) = (served.connect().await, Instant::now());
         send(&mut socket, &[preface, b"\0\0\0\x04\0\0\0\0\0"].concat()).await;
-        let said = rest(&mut socket).await;
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 400 "), "{said}");
+        let text = rest(&mut socket).await;
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 400 "), "{text}");
         assert!(start.elapsed() < LONG / 30, "{:?}", start.elapsed());
     }
     let mut upgrading = served.connect().await;
@@ -360,8 +360,8 @@ fn too_many_open_files_are_waited_for() {
     );
     let output =
         std::process::Command::new(own).args([&test, "--exact"]).env(NAME, "1").output().expect("starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 async fn with_few_files() {

@@ -51,35 +51,39 @@ impl LoadShed {
         let refusal = Refusal::Full { most: self.most };
         live.spawn(async move {
             // A client that is too slow is closed without the answer.
-            let _ = timeout(LIMIT, tell(socket, refusal)).await;
+            let _ = timeout(LIMIT, send_refusal(socket, refusal)).await;
             drop(place);
         });
     }
 }
 
-/// Answers a client whose request began with `begun`, then reads for a moment what it still sends.
-pub(super) async fn refuse(socket: impl AsyncRead + AsyncWrite + Unpin, begun: &[u8], refusal: Refusal) {
-    let face = face(begun);
+/// Answers a client whose request began with `first_bytes`, then reads for a moment what it still sends.
+pub(super) async fn refuse(
+    socket: impl AsyncRead + AsyncWrite + Unpin,
+    first_bytes: &[u8],
+    refusal: Refusal,
+) {
+    let format = format(first_bytes);
     // A client that is too slow is closed without the answer.
-    let _ = timeout(LIMIT, answer_and_close(socket, face, refusal)).await;
+    let _ = timeout(LIMIT, answer_and_close(socket, format, refusal)).await;
 }
 
-async fn tell(mut socket: TcpStream, refusal: Refusal) -> std::io::Result<()> {
+async fn send_refusal(mut socket: TcpStream, refusal: Refusal) -> std::io::Result<()> {
     let mut first = [0; FIRST_BYTES];
     let count = socket.read(&mut first).await?;
-    let begun = &first[..count];
-    if count == 0 || begun.starts_with(HTTP2) {
+    let first_bytes = &first[..count];
+    if count == 0 || first_bytes.starts_with(HTTP2) {
         return Ok(());
     }
-    answer_and_close(socket, face(begun), refusal).await
+    answer_and_close(socket, format(first_bytes), refusal).await
 }
 
 async fn answer_and_close(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
-    face: AnswerFormat,
+    format: AnswerFormat,
     refusal: Refusal,
 ) -> std::io::Result<()> {
-    socket.write_all(&answer(refusal, face).await).await?;
+    socket.write_all(&answer(refusal, format).await).await?;
     socket.shutdown().await?;
     let mut rest = [0; FIRST_BYTES];
     let mut read = 0;
@@ -93,17 +97,17 @@ async fn answer_and_close(
 }
 
 /// Chooses the form of the answer by the path in the first line.
-fn face(begun: &[u8]) -> AnswerFormat {
-    let line = begun.split(|byte| *byte == b'\r').next().unwrap_or_default();
+fn format(first_bytes: &[u8]) -> AnswerFormat {
+    let line = first_bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let target = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     AnswerFormat::of(std::str::from_utf8(path).unwrap_or_default())
 }
 
 /// Returns the complete answer as bytes.
-async fn answer(refusal: Refusal, face: AnswerFormat) -> Vec<u8> {
+async fn answer(refusal: Refusal, format: AnswerFormat) -> Vec<u8> {
     let id = RequestId::new();
-    let response = refusal.response(face, id);
+    let response = refusal.response(format, id);
     let (head, body) = response.into_parts();
     // The body is in memory, so collecting it cannot fail.
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_first_line_says_who_reads_the_answer() {
-        for (begun, wanted) in [
+        for (first_bytes, expected) in [
             ("POST /mcp HTTP/1.1\r\nhost: x\r\n", AnswerFormat::Mcp),
             ("POST /mcp?x HTTP/1.1\r\n", AnswerFormat::Mcp),
             ("GET /sse", AnswerFormat::Mcp),
@@ -140,7 +144,7 @@ mod tests {
             ("GET\r\n", AnswerFormat::Rest),
             ("\u{0}\u{1}", AnswerFormat::Rest),
         ] {
-            assert_eq!(face(begun.as_bytes()), wanted, "{begun}");
+            assert_eq!(format(first_bytes.as_bytes()), expected, "{first_bytes}");
         }
     }
 

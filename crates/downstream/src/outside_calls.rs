@@ -23,7 +23,7 @@ pub(super) struct OutsideCalls {
     caller: Arc<Caller>,
     questions: Arc<Questions>,
     receiver: EventReceiver,
-    asked: Vec<OpenQuestion>,
+    open_requests: Vec<OpenQuestion>,
     /// So that the inlet does not end.
     #[allow(dead_code)] // held for its drop
     event_sender: EventSender,
@@ -38,7 +38,7 @@ impl OutsideCalls {
             EventSender::paid_by(WAITING, Account::of(Some(caller.principal.id())));
         let loan = gateway.lend(caller, &event_sender);
         let (gateway, caller, questions) = (gateway.clone(), Arc::clone(caller), Arc::clone(questions));
-        Self { gateway, caller, questions, receiver, asked: Vec::new(), event_sender, loan }
+        Self { gateway, caller, questions, receiver, open_requests: Vec::new(), event_sender, loan }
     }
 
     /// The next message for the client. Dropping the future loses nothing.
@@ -46,14 +46,14 @@ impl OutsideCalls {
         loop {
             tokio::select! {
                 biased;
-                Some(said) = self.receiver.recv() => {
-                    if let CallEvent::Question(question) = said
+                Some(event) = self.receiver.recv() => {
+                    if let CallEvent::Question(question) = event
                         && let Some(request) = self.ask(question)
                     {
                         return request;
                     }
                 }
-                message = withdrawn(&mut self.asked) => return message,
+                message = withdrawn(&mut self.open_requests) => return message,
             }
         }
     }
@@ -62,8 +62,8 @@ impl OutsideCalls {
     fn ask(&mut self, question: Question) -> Option<Message> {
         let question = Some(question).filter(|question| era::can_ask(&self.caller, question))?;
         self.gateway.note_question(&self.caller, &question);
-        let (asked, request) = self.questions.ask(question)?;
-        self.asked.push(asked);
+        let (open_requests, request) = self.questions.ask(question)?;
+        self.open_requests.push(open_requests);
         Some(request)
     }
 }

@@ -79,7 +79,7 @@ async fn the_document_names_the_issuer_for_each_endpoint() {
 }
 
 #[tokio::test]
-async fn what_the_operator_says_counts_more_than_the_host() {
+async fn configured_public_url_overrides_the_host() {
     let hosts = json!({"allowed_hosts": ["gw.example", "localhost"]});
     let public = json!({"allowed_hosts": ["localhost"], "public_url": "https://example.org/tools/"});
     for (settings, jwt, host, resource, url) in [
@@ -233,7 +233,7 @@ async fn a_listener_with_tls_is_named_by_https() {
 async fn a_token_without_a_role_is_told_the_scope_to_request() {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
-    for (jwt, wanted) in [
+    for (jwt, expected) in [
         (json!({"roles_claim": "scope"}), Some("caller")),
         (
             json!({"roles_claim": "scope", "role_map": {"mcp:call": "caller", "x": "reader"}}),
@@ -248,7 +248,7 @@ async fn a_token_without_a_role_is_told_the_scope_to_request() {
         let token = signed(&claims);
         let headers = [("host", "localhost"), ("authorization", token.as_str())];
         let challenge = challenge(&door, "/mcp", &headers).await.expect("a challenge");
-        let scope = wanted.map(|scope| format!(" scope=\"{scope}\",")).unwrap_or_default();
+        let scope = expected.map(|scope| format!(" scope=\"{scope}\",")).unwrap_or_default();
         let rest = "resource_metadata=\"http://localhost/.well-known/oauth-protected-resource/mcp\"";
         assert_eq!(challenge, format!("Bearer error=\"insufficient_scope\",{scope} {rest}"));
     }

@@ -192,27 +192,27 @@ mod tests {
         Raw::empty_object()
     }
 
-    async fn end(asked: &OpenQuestion) -> End {
-        std::future::poll_fn(|cx| asked.poll_end(cx)).await
+    async fn end(open_request: &OpenQuestion) -> End {
+        std::future::poll_fn(|cx| open_request.poll_end(cx)).await
     }
 
     #[tokio::test]
     async fn only_the_response_with_its_very_id_answers_a_question() {
         let questions = Arc::new(Questions::default());
         let (one, answer) = question().await;
-        let (asked, request) = questions.ask(one).expect("room");
+        let (open_request, request) = questions.ask(one).expect("room");
         assert_eq!(request.encode(), r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#);
         for foreign in ["2", "0", "\"1\"", "-1", "01e0", "18446744073709551616"] {
             let Ok(id) = std::panic::catch_unwind(|| response(foreign, Ok(nothing()))) else { continue };
             questions.answer(id);
         }
         questions.answer(Response { id: None, reply: Ok(nothing()) });
-        assert!(asked.is_open() && questions.count() == 1, "nothing of that was meant");
+        assert!(open_request.is_open() && questions.count() == 1, "nothing of that was meant");
         questions.answer(response("1", Ok(Raw::of(&json!({"roots": []})))));
-        assert_eq!(end(&asked).await, End::Answered);
+        assert_eq!(end(&open_request).await, End::Answered);
         assert_eq!(answer.await.expect("an answer").expect("a result").as_str(), r#"{"roots":[]}"#);
         questions.answer(response("1", Ok(nothing())));
-        drop(asked);
+        drop(open_request);
         let (_second, request) = questions.ask(question().await.0).expect("room");
         assert!(request.encode().starts_with(br#"{"jsonrpc":"2.0","id":2,"#), "no id comes twice");
     }
@@ -221,20 +221,20 @@ mod tests {
     async fn a_question_goes_when_nobody_waits_for_its_answer_and_when_its_call_ends() {
         let questions = Arc::new(Questions::default());
         let (withdrawn, answer) = question().await;
-        let (asked, _) = questions.ask(withdrawn).expect("room");
+        let (open_request, _) = questions.ask(withdrawn).expect("room");
         drop(answer);
-        assert_eq!(end(&asked).await, End::Withdrawn);
+        assert_eq!(end(&open_request).await, End::Withdrawn);
         assert_eq!(
-            asked.cancel().encode(),
+            open_request.cancel().encode(),
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"nobody waits for the answer any more"}}"#
         );
         let (ended, answer) = question().await;
         drop(questions.ask(ended).expect("room"));
         assert!(answer.await.is_none(), "refused");
         let (open, answer) = question().await;
-        let (asked, _) = questions.ask(open).expect("room");
+        let (open_request, _) = questions.ask(open).expect("room");
         questions.close();
-        assert!(answer.await.is_none() && end(&asked).await == End::Answered);
+        assert!(answer.await.is_none() && end(&open_request).await == End::Answered);
         let (late, answer) = question().await;
         assert!(questions.ask(late).is_none() && answer.await.is_none());
         assert_eq!(questions.count(), 0);

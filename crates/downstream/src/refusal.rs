@@ -103,11 +103,11 @@ pub enum Refusal {
     },
     /// The principal has as many connections as it may.
     #[error(
-        "calls, streams or unread answers of this principal take {kept} connections, its share; end some, then try again"
+        "calls, streams or unread answers of this principal take {held} connections, its share; end some, then try again"
     )]
     ShareTaken {
         /// How many it has.
-        kept: usize,
+        held: usize,
     },
     /// A bug in Switchyard.
     #[error("the gateway failed; its log tells more under the request id")]
@@ -173,7 +173,7 @@ impl Refusal {
             Self::Denied(Denied::KeysUnavailable { retry_after }) => {
                 problem.after(Duration::from_secs(retry_after.into()))
             }
-            Self::Full { most } | Self::ShareTaken { kept: most } => {
+            Self::Full { most } | Self::ShareTaken { held: most } => {
                 problem.after(FULL_RETRY_IN).at_limit(most)
             }
             _ => problem,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_credential_is_not_told() {
+    async fn refusal_does_not_say_what_is_wrong_with_a_credential() {
         let id = RequestId::new();
         let missing = body(Refusal::Denied(Denied::Missing), AnswerFormat::Rest, id).await;
         for reason in

@@ -49,9 +49,9 @@ const KEEP: Duration = Duration::from_mins(5);
 
 /// Bytes of the ended streams of all sessions.
 #[derive(Debug, Default, Clone)]
-pub struct Kept(Arc<AtomicUsize>);
+pub struct RetainedBytes(Arc<AtomicUsize>);
 
-impl Kept {
+impl RetainedBytes {
     /// The number of bytes.
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -64,7 +64,7 @@ pub struct Replay {
     /// Prefix of every event id of this session.
     tag: String,
     questions: Arc<Questions>,
-    kept: Kept,
+    retained: RetainedBytes,
     encoder: MessageEncoder,
     table: Mutex<LogTable>,
 }
@@ -85,12 +85,12 @@ struct Ended {
 }
 
 impl Replay {
-    /// An empty record. `questions` belongs to the session, all sessions share `kept`, `principal`
+    /// An empty record. `questions` belongs to the session, all sessions share `retained`, `principal`
     /// pays.
-    pub fn new(questions: Arc<Questions>, kept: Kept, principal: &Arc<str>) -> Self {
+    pub fn new(questions: Arc<Questions>, retained: RetainedBytes, principal: &Arc<str>) -> Self {
         let tag = Uuid::new_v4().simple().to_string();
         let encoder = MessageEncoder::new(principal, Era::Legacy);
-        Self { tag, questions, kept, encoder, table: Mutex::default() }
+        Self { tag, questions, retained, encoder, table: Mutex::default() }
     }
 
     /// Opens a new stream.
@@ -120,7 +120,7 @@ impl Replay {
             return;
         }
         table.ended.push_back(Ended { number: log.number, bytes, until: Instant::now() + KEEP });
-        self.kept.0.fetch_add(bytes, Ordering::Relaxed);
+        self.retained.0.fetch_add(bytes, Ordering::Relaxed);
         self.make_room(&mut table);
     }
 
@@ -155,7 +155,9 @@ impl Replay {
     fn make_room(&self, table: &mut LogTable) {
         let now = Instant::now();
         while let Some(oldest) = table.ended.front()
-            && (oldest.until <= now || table.ended.len() > MAX_ENDED || self.kept.bytes() > MAX_KEPT_BYTES)
+            && (oldest.until <= now
+                || table.ended.len() > MAX_ENDED
+                || self.retained.bytes() > MAX_KEPT_BYTES)
         {
             self.forget_oldest(table);
         }
@@ -164,7 +166,7 @@ impl Replay {
     fn forget_oldest(&self, table: &mut LogTable) -> bool {
         let Some(oldest) = table.ended.pop_front() else { return false };
         table.logs.remove(&oldest.number);
-        self.kept.0.fetch_sub(oldest.bytes, Ordering::Relaxed);
+        self.retained.0.fetch_sub(oldest.bytes, Ordering::Relaxed);
         true
     }
 

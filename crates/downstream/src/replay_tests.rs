@@ -7,7 +7,7 @@ use json::Raw;
 use protocol::{Notification, Request, Response};
 
 fn replay() -> Replay {
-    Replay::new(Arc::default(), Kept::default(), &"a".into())
+    Replay::new(Arc::default(), RetainedBytes::default(), &"a".into())
 }
 
 fn notice(text: &str) -> Message {
@@ -63,13 +63,13 @@ async fn a_stream_is_read_on_from_any_event_nothing_lost_and_nothing_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn ids_of_other_sessions_and_ids_that_were_never_given_are_unknown() {
-    let (mine, kept) = (replay(), Kept::default());
+    let (mine, retained) = (replay(), RetainedBytes::default());
     let log = mine.open();
     log.push(&notice("secret"));
     let (id, _) = read(&log.reader_from_start().next().await.expect("an event"));
     let mut found = 0;
     for _ in 0..1_000 {
-        let foreign = Replay::new(Arc::default(), kept.clone(), &"a".into());
+        let foreign = Replay::new(Arc::default(), retained.clone(), &"a".into());
         foreign.open().push(&notice("theirs"));
         found += usize::from(foreign.resume(&id).is_some());
     }
@@ -137,7 +137,7 @@ async fn a_question_stays_as_long_as_it_is_open() {
     let (event_sender, mut receiver) = upstream::EventSender::new(1);
     let _answer = event_sender.ask("roots/list".into(), None);
     let Some(upstream::CallEvent::Question(question)) = receiver.recv().await else { panic!("a question") };
-    let (asked, request) = replay.questions.ask(question).expect("room");
+    let (open_request, request) = replay.questions.ask(question).expect("room");
     let closed = Request { id: RequestId::from_u64(99), method: "roots/list".into(), params: None };
     log.push(&request);
     log.push(&Message::Request(closed));
@@ -146,7 +146,7 @@ async fn a_question_stays_as_long_as_it_is_open() {
     }
     let first = read(&log.reader_from_start().next().await.expect("an event")).1;
     assert_eq!(first, r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#);
-    drop(asked);
+    drop(open_request);
     log.push(&notice("one more"));
     let first = read(&log.reader_from_start().next().await.expect("an event")).1;
     assert!(first.contains("notifications/message"), "{first}");
@@ -154,8 +154,8 @@ async fn a_question_stays_as_long_as_it_is_open() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ended_stream_is_kept_for_a_while_and_within_bounds() {
-    let kept = Kept::default();
-    let replay = Replay::new(Arc::default(), kept.clone(), &"a".into());
+    let retained = RetainedBytes::default();
+    let replay = Replay::new(Arc::default(), retained.clone(), &"a".into());
     let ended = |size: usize| {
         let log = replay.open();
         log.push(&notice("x"));
@@ -176,7 +176,7 @@ async fn an_ended_stream_is_kept_for_a_while_and_within_bounds() {
     assert_eq!(replay.lock().logs.len(), MAX_ENDED);
     let huge = ended(MAX_KEPT_BYTES - 1_000);
     assert!(replay.resume(&huge).is_some() && replay.lock().logs.len() < MAX_ENDED);
-    let other = Replay::new(Arc::default(), kept.clone(), &"a".into());
+    let other = Replay::new(Arc::default(), retained.clone(), &"a".into());
     let log = other.open();
     log.push(&notice("x"));
     log.push(&answer(&"x".repeat(2_000)));
@@ -185,10 +185,10 @@ async fn an_ended_stream_is_kept_for_a_while_and_within_bounds() {
     assert!(other.resume(&format!("{}-0", log.name)).is_none(), "no room is left for anybody");
     assert_eq!(rest(&mut reader).await.len(), 2, "who reads already reads to the end");
     replay.close();
-    assert_eq!(kept.bytes(), 0);
+    assert_eq!(retained.bytes(), 0);
     assert!(replay.resume(&huge).is_none() && replay.lock().logs.is_empty());
     replay.end(&replay.open());
-    assert_eq!((kept.bytes(), replay.lock().ended.len()), (0, 0), "nothing is kept after the end");
+    assert_eq!((retained.bytes(), replay.lock().ended.len()), (0, 0), "nothing is kept after the end");
 }
 
 #[tokio::test(start_paused = true)]

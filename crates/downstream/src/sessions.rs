@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::error::MessageRefusal;
 use super::questions::Questions;
-use super::replay::{Kept, Log, Replay};
+use super::replay::{Log, Replay, RetainedBytes};
 use crate::admission::{Slot, Slots};
 use auth::Principal;
 use gateway::Caller;
@@ -66,10 +66,10 @@ struct State {
 }
 
 impl Session {
-    fn new(caller: Caller, (kept, returned): (Kept, Returned), is_channel: bool) -> Self {
+    fn new(caller: Caller, (retained, returned): (RetainedBytes, Returned), is_channel: bool) -> Self {
         let questions = Arc::<Questions>::default();
         let (holder, last_used) = (caller.principal.clone(), Instant::now());
-        let replay = Replay::new(Arc::clone(&questions), kept, holder.id());
+        let replay = Replay::new(Arc::clone(&questions), retained, holder.id());
         let running = HashMap::new();
         let state = State { holder, last_used, open: 0, is_set_aside: false, running, place: None };
         Self {
@@ -87,7 +87,7 @@ impl Session {
 
     /// A session outside any table, for a pipe.
     pub fn alone(caller: Caller) -> Arc<Self> {
-        let session = Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true));
+        let session = Arc::new(Self::new(caller, (RetainedBytes::default(), Returned::default()), true));
         session.caller.affinity.belongs_to(&session);
         session
     }
@@ -126,7 +126,7 @@ impl Session {
     }
 
     /// Applies a notification of the client to its session.
-    pub fn note(&self, notice: &Notification) {
+    pub fn record(&self, notice: &Notification) {
         if notice.method == method::CANCELLED {
             let id = notice.params.as_ref().and_then(|params| params.get("requestId"));
             if let Some(id) = id.and_then(RequestId::from_raw) {
@@ -262,7 +262,7 @@ pub struct Sessions {
     /// The time of the last sweep.
     swept: Mutex<Option<Instant>>,
     /// Counts the bytes of the ended streams of all sessions.
-    kept: Kept,
+    retained: RetainedBytes,
     returned: Returned,
     max: usize,
     idle: Duration,
@@ -275,7 +275,15 @@ impl Sessions {
         let returned = Returned::default();
         let table = RwLock::new(SessionTable::new(max, returned.clone()));
         let places = Slots::new(usize::MAX);
-        Self { table, swept: Mutex::default(), kept: Kept::default(), returned, max, idle, places }
+        Self {
+            table,
+            swept: Mutex::default(),
+            retained: RetainedBytes::default(),
+            returned,
+            max,
+            idle,
+            places,
+        }
     }
 
     /// Makes each session take one of `places`, which it shares with requests without a session.
@@ -297,7 +305,7 @@ impl Sessions {
 
     fn open_as(&self, caller: Caller, is_channel: bool) -> Result<Arc<Session>, MessageRefusal> {
         let place = self.place_for(caller.principal.id())?;
-        let session = Session::new(caller, (self.kept.clone(), self.returned.clone()), is_channel);
+        let session = Session::new(caller, (self.retained.clone(), self.returned.clone()), is_channel);
         session.state().place = Some(place);
         self.add(session).ok_or_else(|| Limit::Sessions.met(MessageRefusal::too_many_sessions(self.max)))
     }
@@ -351,7 +359,7 @@ impl Sessions {
 
     /// Bytes of recorded events of ended streams.
     pub fn kept_bytes(&self) -> usize {
-        self.kept.bytes()
+        self.retained.bytes()
     }
 
     /// Removes sessions that were idle too long, and those whose credential was revoked.
@@ -361,13 +369,13 @@ impl Sessions {
         let goes = |session: &Arc<Session>| {
             session.ended.is_cancelled() || session.is_idle(self.idle) || session.is_revoked()
         };
-        let (gone, kept): (Vec<_>, Vec<_>) = table.iter().cloned().partition(goes);
+        let (gone, retained): (Vec<_>, Vec<_>) = table.iter().cloned().partition(goes);
         for session in gone {
             session.end();
             table.remove(&session.id);
         }
         drop(table);
-        for session in kept {
+        for session in retained {
             session.replay.sweep();
         }
     }

@@ -45,12 +45,12 @@ pub(super) struct SocketShares(Arc<Mutex<Shares>>);
 struct Shares {
     most: usize,
     /// Slots that each owner keeps.
-    kept: FairShares<Owner, 7>,
+    held: FairShares<Owner, 7>,
 }
 
 /// A slot that counts for its owner, until this is dropped.
 #[derive(Debug)]
-pub(super) struct KeptSlot {
+pub(super) struct HeldSlot {
     owner: Owner,
     shares: SocketShares,
 }
@@ -58,16 +58,16 @@ pub(super) struct KeptSlot {
 impl SocketShares {
     /// Creates the shares in `most` slots.
     pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(Shares { most, kept: FairShares::new() })))
+        Self(Arc::new(Mutex::new(Shares { most, held: FairShares::new() })))
     }
 
     /// Keeps one more slot for `owner`, if its share allows that. Otherwise returns how many it keeps.
-    pub(super) fn keep(&self, owner: &Owner) -> Result<KeptSlot, usize> {
+    pub(super) fn keep(&self, owner: &Owner) -> Result<HeldSlot, usize> {
         let mut shares = self.lock();
-        let free = free_for(shares.kept.of(owner), shares.kept.sum(), shares.most);
-        shares.kept.take(owner, 1, free)?;
+        let free = free_for(shares.held.of(owner), shares.held.sum(), shares.most);
+        shares.held.take(owner, 1, free)?;
         drop(shares);
-        Ok(KeptSlot { owner: owner.clone(), shares: self.clone() })
+        Ok(HeldSlot { owner: owner.clone(), shares: self.clone() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Shares> {
@@ -76,7 +76,7 @@ impl SocketShares {
     }
 }
 
-impl KeptSlot {
+impl HeldSlot {
     /// The principal for which it is kept; none for clients without a credential, which are only counted.
     pub(super) const fn principal(&self) -> Option<&Arc<str>> {
         match &self.owner {
@@ -91,9 +91,9 @@ impl KeptSlot {
     }
 }
 
-impl Drop for KeptSlot {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
-        self.shares.lock().kept.give_back(&self.owner, 1);
+        self.shares.lock().held.give_back(&self.owner, 1);
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     /// Keeps as many slots for `name` as its share allows.
-    fn fill(shares: &SocketShares, name: &str) -> Vec<KeptSlot> {
+    fn fill(shares: &SocketShares, name: &str) -> Vec<HeldSlot> {
         std::iter::from_fn(|| shares.keep(&owner(name)).ok()).collect()
     }
 
@@ -116,12 +116,12 @@ mod tests {
             [(4_096, [3_584, 224, 28]), (256, [224, 14, 2]), (16, [14, 1, 1]), (7, [7, 0, 0]), (1, [1, 0, 0])]
         {
             let shares = SocketShares::new(most);
-            let kept = ["one", "two", "three"].map(|name| fill(&shares, name));
-            assert_eq!(kept.each_ref().map(Vec::len), expected, "{most}");
+            let held = ["one", "two", "three"].map(|name| fill(&shares, name));
+            assert_eq!(held.each_ref().map(Vec::len), expected, "{most}");
             assert_eq!(shares.keep(&owner("one")).err(), Some(expected[0]));
-            drop(kept);
+            drop(held);
             assert_eq!(fill(&shares, "four").len(), expected[0], "all were given back");
-            assert_eq!(shares.lock().kept.len(), 0, "a principal without a slot is forgotten");
+            assert_eq!(shares.lock().held.len(), 0, "a principal without a slot is forgotten");
         }
     }
 
@@ -129,8 +129,8 @@ mod tests {
     fn many_principals_that_take_what_they_can_leave_slots_to_a_newcomer() {
         for most in [256, 4_096] {
             let shares = SocketShares::new(most);
-            let kept: Vec<_> = (0..16).flat_map(|at| fill(&shares, &at.to_string())).collect();
-            assert!(kept.len() < most, "{}", kept.len());
+            let held: Vec<_> = (0..16).flat_map(|at| fill(&shares, &at.to_string())).collect();
+            assert!(held.len() < most, "{}", held.len());
             let (old, new) = ("127.0.0.1", "127.0.0.2");
             let [old, new] = [old, new].map(|address| Owner::at(address.parse().expect("an address")));
             let (first, second) = (shares.keep(&old), shares.keep(&new));
@@ -150,11 +150,11 @@ mod tests {
     #[test]
     fn copies_of_an_id_are_one_principal() {
         let shares = SocketShares::new(2);
-        let kept = shares.keep(&owner("one")).expect("free");
-        assert!(kept.is_for(&Arc::from("one")) && !kept.is_for(&Arc::from("two")));
-        assert_eq!(shares.lock().kept.len(), 1);
+        let held = shares.keep(&owner("one")).expect("free");
+        assert!(held.is_for(&Arc::from("one")) && !held.is_for(&Arc::from("two")));
+        assert_eq!(shares.lock().held.len(), 1);
         let again = shares.keep(&owner("one")).expect("free");
-        assert_eq!(shares.lock().kept.len(), 1);
-        drop((kept, again));
+        assert_eq!(shares.lock().held.len(), 1);
+        drop((held, again));
     }
 }

@@ -16,7 +16,7 @@ use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::activity::Activity;
-use super::socket_shares::{KeptSlot, Owner, SocketShares};
+use super::socket_shares::{HeldSlot, Owner, SocketShares};
 use auth::Principal;
 use runtime::telemetry::limit::Socket;
 
@@ -66,7 +66,7 @@ struct Connected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShareTaken {
     /// How many it keeps.
-    pub(super) kept: usize,
+    pub(super) held: usize,
 }
 
 impl SocketSlots {
@@ -108,12 +108,12 @@ impl SocketSlots {
 
     /// Keeps a slot for `owner`. If its share does not allow that, connections between two requests are kept for
     /// nobody before, of the [`LOOKS`] that are looked at.
-    fn keep(&self, owner: &Owner) -> Result<KeptSlot, ShareTaken> {
-        let kept = self.shares.keep(owner).or_else(|_| {
+    fn keep(&self, owner: &Owner) -> Result<HeldSlot, ShareTaken> {
+        let held = self.shares.keep(owner).or_else(|_| {
             self.lock().some().for_each(Activity::release_if_idle);
             self.shares.keep(owner)
         });
-        kept.map_err(|kept| ShareTaken { kept })
+        held.map_err(|held| ShareTaken { held })
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

@@ -98,7 +98,7 @@ fn one_principal_cannot_keep_all_slots_with_requests_that_run_and_another_one_ge
     let others: Vec<_> = open[count..].iter().map(|slot| hangs(slot, "two").is_ok()).collect();
     // A sixteenth is for those that keep few.
     assert_eq!(others, [true, true, true, true, false, false, false, false]);
-    assert_eq!(hangs(&open[63], "one"), Err(ShareTaken { kept: 56 }));
+    assert_eq!(hangs(&open[63], "one"), Err(ShareTaken { held: 56 }));
     assert!(hangs(&open[63], "three").is_ok());
 }
 

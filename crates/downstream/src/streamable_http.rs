@@ -22,7 +22,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::{MessageRefusal, described};
 use super::events;
-use super::exchange::{self, Exchange, Named};
+use super::exchange::{self, Exchange, HttpRequestId};
 use super::headers::{self, ResponseFormat};
 use super::sessions::{Session, Sessions};
 use auth::Principal;
@@ -52,13 +52,13 @@ pub(super) struct MessageContext<'a> {
     pub scope: Scope,
     pub headers: &'a HeaderMap,
     /// The id of the HTTP request, for the audit log.
-    pub named: Named,
+    pub named: HttpRequestId,
 }
 
 /// The first result of handling a request, found without waiting. Immediate answers are not futures,
 /// because each layer of futures would copy the request once more.
 #[allow(clippy::large_enum_variant)] // it is passed on at once, and a box would cost every request an allocation
-enum Begun<'a> {
+enum FirstResult<'a> {
     /// The answer is complete.
     Answered(Response),
     /// A modern request is running.
@@ -67,8 +67,8 @@ enum Begun<'a> {
     Waiting(BoxFuture<'a, Response>),
 }
 
-impl Begun<'_> {
-    fn refused(refusal: MessageRefusal, id: Option<RequestId>, named: Named) -> Self {
+impl FirstResult<'_> {
+    fn refused(refusal: MessageRefusal, id: Option<RequestId>, named: HttpRequestId) -> Self {
         Self::Answered(refusal.into_response(id, named))
     }
 }
@@ -92,41 +92,41 @@ impl StreamableHttpEndpoint {
         let (head, body) = request.into_parts();
         match read(body, self.0.max_body).await {
             Ok(body) => {
-                let asked = MessageContext {
+                let context = MessageContext {
                     principal,
                     scope,
                     headers: &head.headers,
                     named: named(&head.extensions),
                 };
-                self.answer(asked, &head.method, body).await
+                self.answer(context, &head.method, body).await
             }
             Err(refusal) => refusal.into_response(None, named(&head.extensions)),
         }
     }
 
     /// Answers a request that passed the checks of `guard`.
-    pub(super) async fn answer(&self, asked: MessageContext<'_>, method: &Method, body: Bytes) -> Response {
-        match self.begin(asked, method, &body) {
-            Begun::Answered(response) => response,
-            Begun::Running(exchange, format) => events::answer(exchange, format, &self.0.tasks).await,
-            Begun::Waiting(answer) => answer.await,
+    pub(super) async fn answer(&self, context: MessageContext<'_>, method: &Method, body: Bytes) -> Response {
+        match self.begin(context, method, &body) {
+            FirstResult::Answered(response) => response,
+            FirstResult::Running(exchange, format) => events::answer(exchange, format, &self.0.tasks).await,
+            FirstResult::Waiting(answer) => answer.await,
         }
     }
 
-    fn begin<'a>(&'a self, asked: MessageContext<'a>, method: &Method, body: &Bytes) -> Begun<'a> {
-        let named = asked.named;
+    fn begin<'a>(&'a self, context: MessageContext<'a>, method: &Method, body: &Bytes) -> FirstResult<'a> {
+        let named = context.named;
         let answered = match *method {
-            Method::POST => return self.post(asked, body),
-            Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
-            Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
+            Method::POST => return self.post(context, body),
+            Method::GET => self.known(&context).and_then(|()| self.get(&context)),
+            Method::DELETE => self.known(&context).and_then(|()| self.delete(&context)),
             _ => Err(MessageRefusal::method(ALL_METHODS)),
         };
-        answered.map_or_else(|refusal| Begun::refused(refusal, None, named), Begun::Answered)
+        answered.map_or_else(|refusal| FirstResult::refused(refusal, None, named), FirstResult::Answered)
     }
 
     /// Checks that the endpoint exists: `/mcp/{server}` exists if the server does.
-    fn known(&self, asked: &MessageContext<'_>) -> Result<(), MessageRefusal> {
-        match &asked.scope {
+    fn known(&self, context: &MessageContext<'_>) -> Result<(), MessageRefusal> {
+        match &context.scope {
             Scope::All => Ok(()),
             Scope::Server(name) => {
                 self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::from)
@@ -134,45 +134,45 @@ impl StreamableHttpEndpoint {
         }
     }
 
-    fn post<'a>(&'a self, asked: MessageContext<'a>, bytes: &Bytes) -> Begun<'a> {
-        let format = match check_media_types(asked.headers) {
+    fn post<'a>(&'a self, context: MessageContext<'a>, bytes: &Bytes) -> FirstResult<'a> {
+        let format = match check_media_types(context.headers) {
             Ok(format) => format,
-            Err(refusal) => return Begun::refused(refusal, None, asked.named),
+            Err(refusal) => return FirstResult::refused(refusal, None, context.named),
         };
         match Message::from_client(bytes) {
-            Ok(Message::Request(request)) => self.request(asked, request, format),
-            Ok(message) => match self.note(&asked, message) {
-                Ok(None) => Begun::Answered(accepted()),
+            Ok(Message::Request(request)) => self.request(context, request, format),
+            Ok(message) => match self.record(&context, message) {
+                Ok(None) => FirstResult::Answered(accepted()),
                 // Its client sends the next message after this answer.
-                Ok(Some(passed)) => Begun::Waiting(Box::pin(passed.map(|()| accepted()))),
-                Err(refusal) => Begun::refused(refusal, None, asked.named),
+                Ok(Some(passed)) => FirstResult::Waiting(Box::pin(passed.map(|()| accepted()))),
+                Err(refusal) => FirstResult::refused(refusal, None, context.named),
             },
-            Err(error) => Begun::refused(error.into(), Message::readable_id(bytes), asked.named),
+            Err(error) => FirstResult::refused(error.into(), Message::readable_id(bytes), context.named),
         }
     }
 
     /// Handles a message that needs no answer. Returns a future that passes it on, if it is for a server.
-    fn note(
+    fn record(
         &self,
-        asked: &MessageContext<'_>,
+        context: &MessageContext<'_>,
         message: Message,
     ) -> Result<Option<BoxFuture<'static, ()>>, MessageRefusal> {
-        self.known(asked)?;
+        self.known(context)?;
         match message {
             Message::Notification(notice) => {
-                if !headers::is_modern(asked.headers, notice.params.as_ref()) {
-                    let session = self.session(asked)?;
-                    session.note(&notice);
+                if !headers::is_modern(context.headers, notice.params.as_ref()) {
+                    let session = self.session(context)?;
+                    session.record(&notice);
                     return Ok(self.passed(session, notice));
                 }
             }
-            Message::Response(_) if headers::is_modern(asked.headers, None) => {
+            Message::Response(_) if headers::is_modern(context.headers, None) => {
                 let text = "responses cannot be posted in this protocol revision";
                 return Err(MessageRefusal::new(ErrorCode::PostedResponse, text));
             }
             // A response without a matching server request is legal too: the request may have been
             // withdrawn.
-            Message::Response(response) => self.session(asked)?.questions.answer(response),
+            Message::Response(response) => self.session(context)?.questions.answer(response),
             Message::Request(_) => {}
         }
         Ok(None)
@@ -187,71 +187,71 @@ impl StreamableHttpEndpoint {
 
     fn request<'a>(
         &'a self,
-        asked: MessageContext<'a>,
+        context: MessageContext<'a>,
         request: Request,
         format: ResponseFormat,
-    ) -> Begun<'a> {
-        if let Err(refusal) = self.known(&asked) {
-            return Begun::refused(refusal, Some(request.id), asked.named);
+    ) -> FirstResult<'a> {
+        if let Err(refusal) = self.known(&context) {
+            return FirstResult::refused(refusal, Some(request.id), context.named);
         }
-        if !headers::is_modern(asked.headers, request.params.as_ref()) {
-            let refusing = refusing(request.id.clone(), asked.named);
-            let answer = async move { self.legacy(asked, request, format).await.unwrap_or_else(refusing) };
-            return Begun::Waiting(Box::pin(answer));
+        if !headers::is_modern(context.headers, request.params.as_ref()) {
+            let refusing = refusing(request.id.clone(), context.named);
+            let answer = async move { self.legacy(context, request, format).await.unwrap_or_else(refusing) };
+            return FirstResult::Waiting(Box::pin(answer));
         }
-        match headers::check_modern(asked.headers, &request) {
-            Ok(()) => self.modern(asked, request, format),
-            Err(refusal) => Begun::refused(refusal, Some(request.id), asked.named),
+        match headers::check_modern(context.headers, &request) {
+            Ok(()) => self.modern(context, request, format),
+            Err(refusal) => FirstResult::refused(refusal, Some(request.id), context.named),
         }
     }
 
     fn modern<'a>(
         &'a self,
-        asked: MessageContext<'a>,
+        context: MessageContext<'a>,
         request: Request,
         format: ResponseFormat,
-    ) -> Begun<'a> {
+    ) -> FirstResult<'a> {
         let StreamableHttpParts { gateway, .. } = &*self.0;
         if format == ResponseFormat::OnlyJson && request.method == method::SUBSCRIPTIONS_LISTEN {
             let refusal = MessageRefusal::accept(headers::EVENTS_NEEDED);
-            return Begun::refused(refusal, Some(request.id), asked.named);
+            return FirstResult::refused(refusal, Some(request.id), context.named);
         }
-        let caller = Caller::modern(asked.principal, asked.scope, request.params.as_ref());
+        let caller = Caller::modern(context.principal, context.scope, request.params.as_ref());
         let is_call = request.method == method::TOOLS_CALL;
-        let caller = if is_call { caller.with_headers(ParamHeaders::of(asked.headers)) } else { caller };
+        let caller = if is_call { caller.with_headers(ParamHeaders::of(context.headers)) } else { caller };
         let caller = Arc::new(caller);
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
-            let listed = listed.map_err(|error| error.of_request(asked.named));
+            let listed = listed.map_err(|error| error.of_request(context.named));
             let page = events::listed(request.id, listed, format, caller.principal.id());
-            return Begun::Answered(page);
+            return FirstResult::Answered(page);
         }
         let place = match self.0.sessions.place_for(caller.principal.id()) {
             Ok(place) => place,
-            Err(full) => return Begun::refused(full.into(), Some(request.id), asked.named),
+            Err(full) => return FirstResult::refused(full.into(), Some(request.id), context.named),
         };
-        let mut exchange = Exchange::attached(gateway, caller, request, asked.named);
+        let mut exchange = Exchange::attached(gateway, caller, request, context.named);
         exchange.hold(place);
-        Begun::Running(exchange, format)
+        FirstResult::Running(exchange, format)
     }
 
     async fn legacy(
         &self,
-        asked: MessageContext<'_>,
+        context: MessageContext<'_>,
         request: Request,
         format: ResponseFormat,
     ) -> Result<Response, MessageRefusal> {
         match &*request.method {
-            method::INITIALIZE => return self.initialize(asked, request, format).await,
-            method::PING if !asked.headers.contains_key(SESSION_ID) => {
-                return self.ping(asked, request, format).await;
+            method::INITIALIZE => return self.initialize(context, request, format).await,
+            method::PING if !context.headers.contains_key(SESSION_ID) => {
+                return self.ping(context, request, format).await;
             }
             _ => {}
         }
-        let session = self.session(&asked)?;
+        let session = self.session(&context)?;
         let running = session.begin(&request.id)?;
         let cancel = running.cancel.clone();
         let (caller, tasks) = (session.caller.clone(), &self.0.tasks);
-        let request = (request, asked.named);
+        let request = (request, context.named);
         let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);
         Ok(events::recorded(exchange, format, (&session, cancel), tasks).await)
     }
@@ -259,25 +259,25 @@ impl StreamableHttpEndpoint {
     /// Answers a `ping` outside of a session: monitors and load balancers send one to see that Switchyard lives.
     async fn ping(
         &self,
-        asked: MessageContext<'_>,
+        context: MessageContext<'_>,
         request: Request,
         format: ResponseFormat,
     ) -> Result<Response, MessageRefusal> {
-        headers::check_legacy_version(asked.headers)?;
-        let caller = Arc::new(Caller::legacy(asked.principal, asked.scope, None));
-        let exchange = Exchange::attached(&self.0.gateway, caller, request, asked.named);
+        headers::check_legacy_version(context.headers)?;
+        let caller = Arc::new(Caller::legacy(context.principal, context.scope, None));
+        let exchange = Exchange::attached(&self.0.gateway, caller, request, context.named);
         Ok(events::answer(exchange, format, &self.0.tasks).await)
     }
 
     async fn initialize(
         &self,
-        asked: MessageContext<'_>,
+        context: MessageContext<'_>,
         request: Request,
         format: ResponseFormat,
     ) -> Result<Response, MessageRefusal> {
-        let caller = described(asked.principal, asked.scope, request.params.as_ref())?;
+        let caller = described(context.principal, context.scope, request.params.as_ref())?;
         let session = self.0.sessions.open(caller)?;
-        let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, asked.named);
+        let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, context.named);
         let mut response = events::answer(exchange, format, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), value);
@@ -285,13 +285,13 @@ impl StreamableHttpEndpoint {
         Ok(response)
     }
 
-    fn get(&self, asked: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
-        if headers::is_modern(asked.headers, None) {
+    fn get(&self, context: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
+        if headers::is_modern(context.headers, None) {
             return Err(MessageRefusal::method("POST"));
         }
-        headers::check_accepts_events(asked.headers)?;
-        let (session, gateway, tasks) = (self.session(asked)?, &self.0.gateway, &self.0.tasks);
-        let last = headers::single(asked.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
+        headers::check_accepts_events(context.headers)?;
+        let (session, gateway, tasks) = (self.session(context)?, &self.0.gateway, &self.0.tasks);
+        let last = headers::single(context.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
         let Some(last) = last else { return Ok(events::own_stream(gateway, &session, tasks)) };
         let reader = session.replay.resume(last).ok_or_else(|| {
             let text =
@@ -301,23 +301,26 @@ impl StreamableHttpEndpoint {
         Ok(events::resumed(gateway, &session, reader, tasks))
     }
 
-    fn delete(&self, asked: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
-        if headers::is_modern(asked.headers, None) {
+    fn delete(&self, context: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
+        if headers::is_modern(context.headers, None) {
             return Err(MessageRefusal::method("POST"));
         }
-        self.0.sessions.close(self.session(asked)?.as_ref());
+        self.0.sessions.close(self.session(context)?.as_ref());
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    fn session(&self, asked: &MessageContext<'_>) -> Result<Arc<Session>, MessageRefusal> {
-        headers::check_legacy_version(asked.headers)?;
-        let id = headers::single(asked.headers, SESSION_ID)?.ok_or_else(MessageRefusal::no_session)?;
-        self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or_else(MessageRefusal::unknown_session)
+    fn session(&self, context: &MessageContext<'_>) -> Result<Arc<Session>, MessageRefusal> {
+        headers::check_legacy_version(context.headers)?;
+        let id = headers::single(context.headers, SESSION_ID)?.ok_or_else(MessageRefusal::no_session)?;
+        self.0
+            .sessions
+            .find(id, &context.principal, &context.scope)
+            .ok_or_else(MessageRefusal::unknown_session)
     }
 }
 
 /// Returns the id of the HTTP request with these extensions.
-pub(super) fn named(extensions: &Extensions) -> Named {
+pub(super) fn named(extensions: &Extensions) -> HttpRequestId {
     extensions.get().copied()
 }
 
@@ -358,7 +361,7 @@ async fn serve_one(
 }
 
 /// Returns a function that answers the request `id` with a refusal.
-fn refusing(id: RequestId, named: Named) -> impl FnOnce(MessageRefusal) -> Response {
+fn refusing(id: RequestId, named: HttpRequestId) -> impl FnOnce(MessageRefusal) -> Response {
     move |refusal| refusal.into_response(Some(id), named)
 }
 

@@ -21,7 +21,7 @@ use runtime::shutdown::Shutdown;
 use runtime::worker::Workers;
 use testkit::certificates::CertificateAuthority;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(20);
 
 fn params(names: &[&str]) -> CertificateParams {
     CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names")
@@ -98,7 +98,7 @@ impl Door {
             stream.read_to_string(&mut text).await?;
             Ok((chain, text))
         };
-        tokio::time::timeout(PATIENCE, exchange).await.expect("in time")
+        tokio::time::timeout(WAIT, exchange).await.expect("in time")
     }
 }
 
@@ -115,13 +115,13 @@ fn write(folder: &TempDir, (cert, key): &(String, String)) {
 
 #[tokio::test]
 async fn a_request_over_tls_is_answered_and_one_without_is_not() {
-    let door = Door::open(false, PATIENCE).await;
+    let door = Door::open(false, WAIT).await;
     let (_, text) = door.get(None).await.expect("an answer");
     assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("nobody"), "{text}");
     let mut plain = TcpStream::connect(door.at).await.expect("connects");
     plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("sent");
     let mut answer = Vec::new();
-    tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer))
+    tokio::time::timeout(WAIT, plain.read_to_end(&mut answer))
         .await
         .expect("it is closed")
         .expect("an answer");
@@ -133,7 +133,7 @@ async fn a_request_over_tls_is_answered_and_one_without_is_not() {
 
 #[tokio::test]
 async fn a_client_needs_a_certificate_of_the_authority_and_is_its_principal() {
-    let door = Door::open(true, PATIENCE).await;
+    let door = Door::open(true, WAIT).await;
     let robot = || params(&["robot.example"]);
     let (_, text) = door.get(Some(door.authority.signs(&robot()))).await.expect("an answer");
     assert!(text.ends_with("cert:dns:robot.example"), "{text}");
@@ -145,7 +145,7 @@ async fn a_client_needs_a_certificate_of_the_authority_and_is_its_principal() {
 
 #[tokio::test]
 async fn a_new_pair_is_used_and_a_bad_one_changes_nothing() {
-    let door = Door::open(false, PATIENCE).await;
+    let door = Door::open(false, WAIT).await;
     let first = door.connect(None).await.expect("a chain");
     let next = door.authority.signs(&params(&["localhost"]));
     for bad in [
@@ -178,7 +178,7 @@ async fn slow_handshakes_hold_up_nobody_and_end_in_time() {
     assert!(door.connect(None).await.is_ok());
     for mut socket in slow {
         let mut rest = Vec::new();
-        let _ = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await.expect("it is closed");
+        let _ = tokio::time::timeout(WAIT, socket.read_to_end(&mut rest)).await.expect("it is closed");
     }
 }
 

@@ -43,9 +43,9 @@ fn for_modern(method: &str, result: Raw) -> Raw {
     }
     let (kind, ttl, scope) = (Raw::of(COMPLETE), Raw::of(&0), Raw::of("private"));
     // Nobody said how long it lasts or whom it is for: it is stale at once, and for one only.
-    let wanted =
+    let members =
         [("resultType", &kind, true), (caching::TTL, &ttl, is_cached), (caching::SCOPE, &scope, is_cached)];
-    let absent = wanted.iter().filter(|(name, _, is_wanted)| *is_wanted && result.part(name).is_none());
+    let absent = members.iter().filter(|(name, _, is_wanted)| *is_wanted && result.part(name).is_none());
     let changes: Vec<(&str, Option<&Raw>)> = absent.map(|(name, value, _)| (*name, Some(*value))).collect();
     if changes.is_empty() { result } else { result.edit(&changes) }
 }

@@ -118,8 +118,8 @@ pub fn input(code: ErrorCode, text: &str) -> ErrorObject {
 
 /// A server's refusal, which came because a modern client lacks capabilities.
 pub fn lacking(refusal: &ErrorObject, capabilities: &Raw) -> ErrorObject {
-    let said: String = refusal.message().chars().take(256).collect();
-    needs(capabilities, &format!("the server needs capabilities that the client did not declare: {said}"))
+    let text: String = refusal.message().chars().take(256).collect();
+    needs(capabilities, &format!("the server needs capabilities that the client did not declare: {text}"))
 }
 
 /// A modern client lacks `capabilities`, which 2026-07-28 requires in `requiredCapabilities`.

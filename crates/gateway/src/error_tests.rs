@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::manager::Named;
+use crate::manager::ItemKind;
 use protocol::error::code;
 use upstream::Error as U;
 
-fn told(source: U, era: Era) -> (i64, Value) {
+fn reported(source: U, era: Era) -> (i64, Value) {
     let error = Error::Upstream { server: "docs".into(), tool: Some("find".into()), source, retry_in: None };
     let object = object(&error, era);
     (object.code(), value(&object))
@@ -54,7 +54,7 @@ fn each_failure_has_a_number_and_a_word_in_both_eras() {
     ] {
         let detail = source.to_string();
         for (era, first) in [(Era::Legacy, -32000), (Era::Modern, -31000)] {
-            let (number, data) = told(source.clone(), era);
+            let (number, data) = reported(source.clone(), era);
             assert_eq!(number, first - case, "{source:?}");
             assert_eq!((&data["type"], &data["detail"]), (&json!(word), &json!(detail)), "{source:?}");
             assert_eq!((&data["retryable"], &data["retry_after"]), (&json!(retryable), &retry_after));
@@ -69,7 +69,7 @@ fn each_failure_has_a_number_and_a_word_in_both_eras() {
 #[test]
 fn standard_codes_are_the_same_in_both_eras_and_have_words_too() {
     for era in [Era::Legacy, Era::Modern] {
-        let (number, data) = told(U::TooLarge { limit: 5 }, era);
+        let (number, data) = reported(U::TooLarge { limit: 5 }, era);
         assert_eq!((number, &data["code"]), (code::INTERNAL_ERROR, &json!("invalid_answer")));
         let missing = object(&Error::server_not_found("x", std::iter::empty()), era);
         assert_eq!((missing.code(), &value(&missing)["type"]), (code::INVALID_PARAMS, &json!("not_found")));
@@ -86,7 +86,7 @@ fn standard_codes_are_the_same_in_both_eras_and_have_words_too() {
 }
 
 #[test]
-fn what_was_sent_wrong_is_named_with_what_would_be_right() {
+fn invalid_input_is_named_with_the_correct_form() {
     let found = Raw::of(&"x".repeat(1_000));
     let wrong = InvalidParam {
         field: "params.a",
@@ -104,7 +104,7 @@ fn what_was_sent_wrong_is_named_with_what_would_be_right() {
     assert_eq!(missing.get("rejected_value"), Some(&json!(null)));
     assert_eq!(value(&bad_cursor(&Raw::of(&7)))["rejected_value"], 7);
     let several = Error::Ambiguous {
-        kind: Named::Tool,
+        kind: ItemKind::Tool,
         name: "find".into(),
         candidates: vec!["a__find".into()],
         before: None,
@@ -115,7 +115,7 @@ fn what_was_sent_wrong_is_named_with_what_would_be_right() {
 
 #[test]
 fn a_failure_says_what_to_do_and_when() {
-    let (_, data) = told(U::CircuitOpen { retry_in: Duration::from_millis(1500) }, Era::Modern);
+    let (_, data) = reported(U::CircuitOpen { retry_in: Duration::from_millis(1500) }, Era::Modern);
     assert_eq!((&data["retry_after_ms"], &data["retry_after"]), (&json!(1500), &json!(2)));
     for source in [
         U::Connect { reason: "no route".into() },
@@ -125,7 +125,7 @@ fn a_failure_says_what_to_do_and_when() {
         U::Unavailable { state: "disabled" },
         U::TooLarge { limit: 1 },
     ] {
-        let (_, data) = told(source, Era::Legacy);
+        let (_, data) = reported(source, Era::Legacy);
         assert!(data["hint"].as_str().is_some_and(|text| !text.is_empty()), "{data}");
         let is_named = data["type"] == "service_unavailable";
         assert_eq!(data.get("guidance"), is_named.then_some(&data["hint"]), "{data}");

@@ -33,9 +33,9 @@ use upstream::{EventSender, ResponseBody};
 /// How often one call asks for the same login.
 const MAX_ROUNDS: u8 = 10;
 /// How long a repeated call waits for the login to be done.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LOGIN_WAIT: Duration = Duration::from_secs(20);
 /// Limit of clients that are notified when a login is done. Others call again.
-const MAX_TOLD: usize = 1_024;
+const MAX_LOGIN_WATCHERS: usize = 1_024;
 /// The key of the question in `inputRequests`.
 const KEY: &str = "login";
 /// The notification that an elicitation is complete (2025-11-25).
@@ -46,13 +46,13 @@ pub struct LoginPages {
     links: Arc<LoginLinks>,
     /// The address of the listener, for a browser on this machine.
     local_host: Option<String>,
-    told: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
 }
 
 impl LoginPages {
     /// Pages at `links`. `local_host` is the address of a listener on loopback.
     pub fn new(links: Arc<LoginLinks>, local_host: Option<String>) -> Self {
-        Self { links, local_host, told: Arc::new(Semaphore::new(MAX_TOLD)) }
+        Self { links, local_host, watchers: Arc::new(Semaphore::new(MAX_LOGIN_WATCHERS)) }
     }
 }
 
@@ -118,7 +118,7 @@ impl Gateway {
         // A client that declined is not asked again: the call tells it what it needs.
         let round = if action.as_deref() == Some("accept") { state.round } else { MAX_ROUNDS };
         if round < MAX_ROUNDS {
-            let _ = timeout(PATIENCE, self.manager.logged_in(&state.server, &caller.principal)).await;
+            let _ = timeout(LOGIN_WAIT, self.manager.logged_in(&state.server, &caller.principal)).await;
         }
         let request = Request { params: Some(bare), ..request.clone() };
         Some(RepeatedRequest { request, round })
@@ -198,11 +198,11 @@ impl Gateway {
         let bare = request.params.clone().unwrap_or_else(Raw::empty_object);
         let purpose = purpose(&request.method, &bare);
         let sealed = self.sealer.seal(&purpose, &caller.principal, Raw::of(&state).bytes());
-        let asked = Raw::empty_object()
+        let input_request = Raw::empty_object()
             .with("method", &Raw::of(method::ELICITATION_CREATE))
             .with("params", &elicitation(needed));
         let result = Raw::empty_object()
-            .with("inputRequests", &Raw::empty_object().with(KEY, &asked))
+            .with("inputRequests", &Raw::empty_object().with(KEY, &input_request))
             .with("requestState", &Raw::of(&sealed));
         era::own(caller, &result).with("resultType", &Raw::of("input_required"))
     }
@@ -210,16 +210,16 @@ impl Gateway {
     /// The error for a legacy client, which is notified when the login is done.
     fn url_required(&self, caller: &Caller, needed: &RequiredLogin) -> ErrorObject {
         let id = Uuid::new_v4().to_string();
-        let asked = elicitation(needed).with("elicitationId", &Raw::of(&id));
+        let input_request = elicitation(needed).with("elicitationId", &Raw::of(&id));
         self.tell_when_done(caller, &needed.server, id);
-        let data = Raw::empty_object().with("elicitations", &Raw::of(&[asked]));
+        let data = Raw::empty_object().with("elicitations", &Raw::of(&[input_request]));
         ErrorObject::new(questions::URL_ELICITATION_REQUIRED, &needed.text).with_data(&data)
     }
 
     /// Tells a legacy client when the login of its elicitation `id` is done.
     fn tell_when_done(&self, caller: &Caller, server: &str, id: String) {
         let Some(pages) = &self.pages else { return };
-        let Ok(place) = Arc::clone(&pages.told).try_acquire_owned() else { return };
+        let Ok(place) = Arc::clone(&pages.watchers).try_acquire_owned() else { return };
         let (manager, server) = (Arc::clone(&self.manager), server.to_owned());
         let (principal, affinity) = (caller.principal.clone(), caller.affinity.clone());
         self.shutdown.spawn_until_end(async move {

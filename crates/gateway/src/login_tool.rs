@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::caller::Caller;
 use super::{Gateway, era, error};
 use crate::logins::Per;
-use crate::manager::{Called, Named, Scope, Viewer};
+use crate::manager::{CallResponse, ItemKind, Scope, Viewer};
 use auth::Principal;
 use json::Raw;
 use protocol::{ErrorObject, Request};
@@ -42,7 +42,7 @@ impl Gateway {
 
     /// The server whose login tool `viewer` calls `name`.
     fn login_behind(&self, viewer: Viewer<'_>, name: &str) -> Option<Arc<str>> {
-        let route = self.manager.seen_by(viewer.affinity).route(viewer.scope, Named::Tool, name).ok()?;
+        let route = self.manager.seen_by(viewer.affinity).route(viewer.scope, ItemKind::Tool, name).ok()?;
         route.is_login.then(|| Arc::clone(&route.server))
     }
 
@@ -52,7 +52,7 @@ impl Gateway {
         principal: &Principal,
         (scope, tool): (&Scope, &str),
         host: Option<&str>,
-    ) -> Option<Called> {
+    ) -> Option<CallResponse> {
         if !self.manager.has_logins() {
             return None;
         }
@@ -64,7 +64,7 @@ impl Gateway {
             Err(instead) => (instead, true),
         };
         let reply = Ok(result(&text, is_error));
-        Some(Called { server, subject: tool.into(), reply, elapsed: Duration::ZERO })
+        Some(CallResponse { server, subject: tool.into(), reply, elapsed: Duration::ZERO })
     }
 
     /// The page at which `principal` logs in to `server`, if it has to and may. `host` is the `Host` of its request.

@@ -116,12 +116,13 @@ mod tests {
         ] {
             let refused = checked(headers, arguments).expect_err(arguments);
             assert_eq!(refused.code(), protocol::error::code::HEADER_MISMATCH);
-            let told = text(&Err(refused)).to_owned();
+            let error_text = text(&Err(refused)).to_owned();
             assert!(
-                told.contains("header mismatch: mcp-param-region") || told.contains("what mcp-param-region"),
-                "{told}"
+                error_text.contains("header mismatch: mcp-param-region")
+                    || error_text.contains("what mcp-param-region"),
+                "{error_text}"
             );
-            assert!(told.contains(wrong), "{wrong}: {told}");
+            assert!(error_text.contains(wrong), "{wrong}: {error_text}");
         }
     }
 }

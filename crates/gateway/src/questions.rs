@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn only_elicitations_by_url_get_an_id_and_lose_it() {
         let by_url = raw(r#"{"mode":"url","url":"https://x","message":"m"}"#);
-        let told = for_legacy(Version::V2025_11_25, "elicitation/create", by_url.clone());
-        let id: String = told.get_as("elicitationId").expect("an id");
+        let converted = for_legacy(Version::V2025_11_25, "elicitation/create", by_url.clone());
+        let id: String = converted.get_as("elicitationId").expect("an id");
         assert_eq!(id.len(), 36);
         assert_eq!(
-            for_modern("elicitation/create", Some(&told)).as_str(),
+            for_modern("elicitation/create", Some(&converted)).as_str(),
             r#"{"method":"elicitation/create","params":{"mode":"url","url":"https://x","message":"m"}}"#
         );
         let form = raw(r#"{"mode":"form","message":"m","requestedSchema":{"x":1e400}}"#);
@@ -153,13 +153,13 @@ mod tests {
     #[test]
     fn a_page_to_visit_first_is_a_question() {
         let error = |text: &str| ErrorObject::from_raw(raw(text)).expect("an error");
-        let asked = of_error(&error(
+        let requested = of_error(&error(
             r#"{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://x","message":"go"},{"mode":"form"}]}}"#,
         ));
-        let asked: Vec<_> =
-            asked.expect("questions").iter().map(|question| question.as_str().to_owned()).collect();
+        let requested: Vec<_> =
+            requested.expect("questions").iter().map(|question| question.as_str().to_owned()).collect();
         assert_eq!(
-            asked,
+            requested,
             [r#"{"method":"elicitation/create","params":{"mode":"url","url":"https://x","message":"go"}}"#]
         );
         for text in [

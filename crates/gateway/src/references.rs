@@ -59,10 +59,10 @@ fn uri_of(block: &Raw) -> Option<Raw> {
 pub(super) fn of_contents(
     snapshot: &Snapshot,
     scope: &Scope,
-    (server, known, asked): (&str, &str, &str),
+    (server, known, requested): (&str, &str, &str),
     result: &Raw,
 ) -> Raw {
-    if known == asked && !snapshot.can_clash(scope) {
+    if known == requested && !snapshot.can_clash(scope) {
         return result.clone();
     }
     let (contents, mut budget) = (result.get("contents"), LinkBudget::default());
@@ -74,7 +74,7 @@ pub(super) fn of_contents(
         .filter_map(|uri| {
             let text: String = uri.read().ok()?;
             if text == known {
-                return (known != asked).then(|| (uri, Raw::of(asked)));
+                return (known != requested).then(|| (uri, Raw::of(requested)));
             }
             Some((uri, Raw::of(&snapshot.exposed_uri(scope, (server, &text), &mut budget)?)))
         })

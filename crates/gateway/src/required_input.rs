@@ -73,16 +73,16 @@ impl RequiredInput {
     }
 
     /// Sends the requests of `server` to the client. Returns the answers under the server's keys.
-    pub(crate) async fn asked(
+    pub(crate) async fn ask_client(
         &self,
         caller: &Caller,
         server: &Arc<str>,
         event_sender: &EventSender,
     ) -> Reply {
-        let asked = self.requests.iter().map(|(_, request)| InputRequest::of(caller, request));
-        let asked = asked.collect::<Result<Vec<_>, _>>()?;
+        let requests = self.requests.iter().map(|(_, request)| InputRequest::of(caller, request));
+        let requests = requests.collect::<Result<Vec<_>, _>>()?;
         let mut answers =
-            stream::iter(asked).map(|asked| asked.put(server, event_sender)).buffered(AT_A_TIME);
+            stream::iter(requests).map(|requests| requests.put(server, event_sender)).buffered(AT_A_TIME);
         let mut responses = Raw::empty_object();
         for (key, _) in &self.requests {
             // The first answer that ends the request withdraws the other requests.

@@ -34,14 +34,14 @@ pub(super) async fn read(
     params: Option<&Raw>,
     event_sender: &EventSender,
 ) -> Reply {
-    let (uri, params) = asked(caller, params)?;
+    let (uri, params) = read_params(caller, params)?;
     let (place, result) = at(gateway, caller, (method::RESOURCES_READ, &uri, params), event_sender).await?;
     let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
     Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
 }
 
 /// Returns the URI that a client wants to read, and the parameters.
-pub(super) fn asked<'a>(
+pub(super) fn read_params<'a>(
     caller: &Caller,
     params: Option<&'a Raw>,
 ) -> Result<(Cow<'a, str>, &'a Raw), ErrorObject> {
@@ -91,11 +91,11 @@ pub(super) async fn first(
     event_sender: &EventSender,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
     let mut trials = SharedTimeout::of(&requests);
-    let mut told: Option<ErrorObject> = None;
+    let mut last_error: Option<ErrorObject> = None;
     for (number, request) in requests.into_iter().enumerate() {
         let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
-        let request = RoutedRequest { begun: trials.begun, timeout, ..request };
+        let request = RoutedRequest { started: trials.started, timeout, ..request };
         let is_opened = gateway.open(caller, request.server_name(), event_sender).await;
         // The servers before it may have taken long.
         let request = if is_opened || number > 0 { gateway.manager.renewed(request) } else { Ok(request) };
@@ -106,18 +106,18 @@ pub(super) async fn first(
         };
         match answered {
             Ok(result) => return Ok((place, result)),
-            Err(error) if told.as_ref().is_none_or(is_missing) => told = Some(error),
+            Err(error) if last_error.as_ref().is_none_or(is_missing) => last_error = Some(error),
             Err(_) => {}
         }
     }
-    Err(told.unwrap_or_else(|| {
+    Err(last_error.unwrap_or_else(|| {
         error::refusal(ErrorCode::NotFound, caller.version.era(), "no server has this resource")
     }))
 }
 
 /// The time that several servers share.
 struct SharedTimeout {
-    begun: Instant,
+    started: Instant,
     /// Time for all of them. None if there is only one, which has its own timeout.
     whole: Option<Duration>,
     left: u32,
@@ -125,12 +125,12 @@ struct SharedTimeout {
 
 impl SharedTimeout {
     fn of(requests: &[RoutedRequest]) -> Self {
-        let (begun, left) = (Instant::now(), u32::try_from(requests.len()).unwrap_or(u32::MAX));
+        let (started, left) = (Instant::now(), u32::try_from(requests.len()).unwrap_or(u32::MAX));
         let timeouts = || {
             let timeout = |request: &RoutedRequest| request.server.upstream.config().timeout;
             requests.iter().map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))
         };
-        Self { begun, whole: (left > 1).then(timeouts), left }
+        Self { started, whole: (left > 1).then(timeouts), left }
     }
 
     /// Returns the end of the next server's time, counted from the beginning. Returns none if the time is
@@ -138,7 +138,7 @@ impl SharedTimeout {
     #[allow(clippy::option_option)] // the inner one is the timeout of a request
     fn next(&mut self) -> Option<Option<Duration>> {
         let Some(whole) = self.whole else { return Some(None) };
-        let gone = self.begun.elapsed();
+        let gone = self.started.elapsed();
         let rest = whole.checked_sub(gone).filter(|rest| !rest.is_zero())?;
         let share = rest / self.left.max(1);
         self.left = self.left.saturating_sub(1);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_reaches_a_server_needs_more_than_a_reader_and_lists_do_not() {
+    async fn requests_to_a_server_need_more_than_a_reader_and_lists_do_not() {
         let scene = Scene::with(Version::V2025_11_25).await;
         let mut reader = legacy("{}");
         reader.principal = Principal::new("r", Role::Reader);
@@ -221,9 +221,9 @@ mod tests {
         let manager = Manager::with_connectors(Config::of(names), connectors, shutdown.child());
         manager.settled(&Scope::All, Duration::from_secs(1)).await;
         let gateway = Gateway::new(manager, shutdown);
-        let (begun, params) = (Instant::now(), raw(r#"{"uri":"a://b"}"#));
+        let (started, params) = (Instant::now(), raw(r#"{"uri":"a://b"}"#));
         let reply = read(&gateway, &legacy("{}"), Some(&params), &EventSender::none()).await;
-        (begun.elapsed(), reply)
+        (started.elapsed(), reply)
     }
 
     #[tokio::test(start_paused = true)]

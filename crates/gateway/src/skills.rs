@@ -42,7 +42,7 @@ pub(super) async fn get(
 ) -> Reply {
     let manager = &gateway.manager;
     declared(manager, caller, method::SKILLS_GET, |peer| peer.has(Kind::Skills)).await?;
-    let (uri, params) = resources::asked(caller, params)?;
+    let (uri, params) = resources::read_params(caller, params)?;
     let found = resources::at(gateway, caller, (method::SKILLS_GET, &uri, params), event_sender).await;
     let (place, result) = found.map_err(|refusal| missing(refusal, &uri))?;
     let Some(entry) = result.get("skill") else { return Ok(result) };
@@ -66,7 +66,7 @@ pub(super) async fn read_directory(
     event_sender: &EventSender,
 ) -> Reply {
     declared(&gateway.manager, caller, method::DIRECTORY_READ, Peer::reads_directories).await?;
-    let (uri, params) = resources::asked(caller, params)?;
+    let (uri, params) = resources::read_params(caller, params)?;
     let found = resources::at(gateway, caller, (method::DIRECTORY_READ, &uri, params), event_sender).await;
     let (place, result) = found.map_err(|refusal| missing(refusal, &uri))?;
     let children = result.get("resources");
@@ -102,10 +102,15 @@ fn missing(refusal: ErrorObject, uri: &str) -> ErrorObject {
 
 /// Whether the URIs that `place` sent are shown with the name of its server: the client used such a URI, or another
 /// server has one of them. All of a directory have the same form, because clients resolve paths in it.
-fn is_owned(gateway: &Gateway, caller: &Caller, (place, asked): (&ReadFrom, &str), uris: &[String]) -> bool {
+fn is_owned(
+    gateway: &Gateway,
+    caller: &Caller,
+    (place, requested): (&ReadFrom, &str),
+    uris: &[String],
+) -> bool {
     let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
     let mut budget = LinkBudget::default();
-    place.uri != asked
+    place.uri != requested
         || snapshot.can_clash(&caller.scope)
             && uris
                 .iter()

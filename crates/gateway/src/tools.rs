@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::caller::Caller;
 use super::{Gateway, Row, collect, error, references};
-use crate::manager::{Called, RoutedRequest};
+use crate::manager::{CallResponse, RoutedRequest};
 use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
@@ -22,8 +22,8 @@ impl Gateway {
         request: &Request,
         timeout: Option<Duration>,
         event_sender: &EventSender,
-    ) -> Called {
-        let begun = now();
+    ) -> CallResponse {
+        let started = now();
         if self.manager.needs_own_session(caller.viewer()) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.open_session(caller, Some(Row::CallTool), event_sender)).await;
@@ -33,13 +33,13 @@ impl Gateway {
         let work = async {
             let routed = route(self, caller, request.params.as_ref(), timeout, event_sender).await?;
             (server, subject) = (Arc::clone(routed.server_name()), Arc::clone(&routed.subject));
-            let routed = RoutedRequest { timeout, begun, ..routed };
+            let routed = RoutedRequest { timeout, started, ..routed };
             collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
         };
         let mut reply = match timeout {
             // Usually the deadline of the request at its server ends it.
             Some(limit) => {
-                timeout_at(begun + limit, work).await.unwrap_or_else(|_| Err(timed_out(caller, limit)))
+                timeout_at(started + limit, work).await.unwrap_or_else(|_| Err(timed_out(caller, limit)))
             }
             None => work.await,
         };
@@ -47,7 +47,7 @@ impl Gateway {
             reply = reply.or_else(|refusal| self.with_login(caller, request, (refusal, 0)));
         }
         // The time of the turn would not include work within one turn.
-        Called { server, subject, reply, elapsed: Instant::now().saturating_duration_since(begun) }
+        CallResponse { server, subject, reply, elapsed: Instant::now().saturating_duration_since(started) }
     }
 }
 

@@ -78,7 +78,7 @@ impl Gateway {
         self.open(caller, &opened, &EventSender::none()).await;
         let Some(server) = server(&self.manager, caller) else { return };
         let call = caller.call(method::TOOLS_CALL, &Raw::empty_object());
-        if let Err(error) = self.manager.tell(&server, &call, notification).await {
+        if let Err(error) = self.manager.notify(&server, &call, notification).await {
             tracing::debug!(%server, method = shown(&notification.method), %error, "a notification of a client was not passed on");
         }
     }

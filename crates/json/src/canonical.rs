@@ -76,8 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_is_spelled_the_same() {
-        for (spelled, wanted) in [
+    fn equal_values_have_one_spelling() {
+        for (spelled, expected) in [
             (
                 r#" { "b" : [ 1 , {"d":null, "c":true} ] , "a" : "x" } "#,
                 r#"{"a":"x","b":[1,{"c":true,"d":null}]}"#,
@@ -88,12 +88,12 @@ mod tests {
             ("{}", "{}"),
             (r#""\u00e9""#, r#""é""#),
         ] {
-            assert_eq!(canonical(spelled), wanted);
+            assert_eq!(canonical(spelled), expected);
         }
     }
 
     #[test]
-    fn what_is_something_else_is_not() {
+    fn different_values_have_different_spellings() {
         for (one, other) in [
             ("1", "1.0"),
             ("1e400", "1e401"),

@@ -1,8 +1,8 @@
 //! The result of one JSON-RPC response, taken out of its envelope while the response arrives.
 //!
-//! [`Splice::take`] receives the response piece by piece. It returns the part of each piece that belongs to the result,
+//! [`EnvelopeEdit::take`] receives the response piece by piece. It returns the part of each piece that belongs to the result,
 //! without a copy. The closing brace of the result is withheld until the whole envelope was read and found correct
-//! ([`Splice::finish`]). The complete result of an incorrect response is therefore never passed on.
+//! ([`EnvelopeEdit::finish`]). The complete result of an incorrect response is therefore never passed on.
 //!
 //! Invariants: it accepts and refuses the same envelopes as `protocol::Message::from_server`, wherever the text is cut.
 //! The one exception is a result that is not an object, which is refused here. Each byte is read once, and at most one
@@ -78,7 +78,7 @@ pub enum Error {
 ///               └──────────────────── , ──────────────────────────────── Comma? ─}─► End
 /// ```
 #[derive(Debug)]
-pub struct Splice {
+pub struct EnvelopeEdit {
     id: u64,
     terms: Terms,
     state: State,
@@ -87,7 +87,7 @@ pub struct Splice {
     /// The member at the position.
     member: EnvelopeMember,
     token: Token,
-    seen: Seen,
+    seen: SeenMembers,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +111,7 @@ enum State {
 /// The parts of the envelope that were read so far.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // facts that have nothing to do with each other
-struct Seen {
+struct SeenMembers {
     version: bool,
     id: bool,
     result: bool,
@@ -126,7 +126,7 @@ struct Seen {
     not_final: bool,
 }
 
-impl Splice {
+impl EnvelopeEdit {
     /// Returns a splice for the response to the request with the number `id`.
     pub fn new(id: u64, terms: Terms) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Splice {
             is_inside: false,
             member: EnvelopeMember::Other,
             token: Token::default(),
-            seen: Seen::default(),
+            seen: SeenMembers::default(),
         }
     }
 
@@ -287,9 +287,9 @@ impl Splice {
             (EnvelopeMember::NoObject, b'{') => return Err(Error::Refused),
             (EnvelopeMember::Type, b'{' | b'[') => {
                 self.seen.not_final = true;
-                State::Nested(Nested::begun())
+                State::Nested(Nested::opened())
             }
-            (_, b'{' | b'[') => State::Nested(Nested::begun()),
+            (_, b'{' | b'[') => State::Nested(Nested::opened()),
             (_, b'"') => State::Text(Quoted::default()),
             (_, byte) if is_word(byte) => State::Word,
             _ => return Err(Error::Malformed),

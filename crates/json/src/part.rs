@@ -78,7 +78,7 @@ impl<'a> Part<'a> {
         let spelled = self.text.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
         match spelled {
             Some(spelled) if !spelled.contains(&b'\\') => spelled == text.as_bytes(),
-            Some(_) => self.text().is_some_and(|said| said == text),
+            Some(_) => self.text().is_some_and(|decoded| decoded == text),
             None => false,
         }
     }

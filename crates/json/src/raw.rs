@@ -38,7 +38,7 @@ impl Raw {
         let mut survey = Survey::new();
         if let Some(range) = survey.read_value(bytes) {
             let places = survey.payload().map_or(MemberIndex::UNKNOWN, |(_, places)| places);
-            return Ok(Self::surveyed(bytes.slice(range), places));
+            return Ok(Self::indexed(bytes.slice(range), places));
         }
         Self::judged(bytes)
     }
@@ -46,30 +46,30 @@ impl Raw {
     /// Parses with `serde_json`, which says what is wrong. The positions of members are not recorded.
     pub fn judged(bytes: &Bytes) -> Result<Self, serde_json::Error> {
         let value: &RawValue = serde_json::from_slice(bytes)?;
-        Ok(Self::unsurveyed(bytes.slice_ref(value.get().as_bytes())))
+        Ok(Self::unindexed(bytes.slice_ref(value.get().as_bytes())))
     }
 
     /// One JSON value whose members are not known.
-    pub const fn unsurveyed(bytes: Bytes) -> Self {
+    pub const fn unindexed(bytes: Bytes) -> Self {
         Self { bytes, places: MemberIndex::UNKNOWN }
     }
 
     /// One JSON value and the positions of its members.
-    pub const fn surveyed(bytes: Bytes, places: MemberIndex) -> Self {
+    pub const fn indexed(bytes: Bytes, places: MemberIndex) -> Self {
         Self { bytes, places }
     }
 
     /// Whether the positions of its members are known. Then no name occurs twice.
-    pub(super) fn is_surveyed(&self) -> bool {
+    pub(super) fn is_indexed(&self) -> bool {
         self.places.view().is_some()
     }
 
     /// The JSON text of `value`.
     ///
     /// # Panics
-    /// See [`Raw::with_room`].
+    /// See [`Raw::with_capacity`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        Self::with_room(value, 128)
+        Self::with_capacity(value, 128)
     }
 
     /// Prints `value` into room for `bytes`, so that a large text is not copied again and again.
@@ -77,28 +77,28 @@ impl Raw {
     /// # Panics
     /// When the `Serialize` implementation of `value` fails. None of this crate can: it is a programming error (a
     /// map with keys that are not strings), not an input.
-    pub fn with_room<T: Serialize + ?Sized>(value: &T, bytes: usize) -> Self {
+    pub fn with_capacity<T: Serialize + ?Sized>(value: &T, bytes: usize) -> Self {
         let mut text = Vec::with_capacity(bytes);
         serde_json::to_writer(&mut text, value).expect("own types print as JSON");
-        Self::unsurveyed(Bytes::from(text))
+        Self::unindexed(Bytes::from(text))
     }
 
     /// `{}`.
     pub const fn empty_object() -> Self {
-        Self::unsurveyed(Bytes::from_static(b"{}"))
+        Self::unindexed(Bytes::from_static(b"{}"))
     }
 
     /// Returns a copy that does not keep the whole received message in memory.
     #[must_use]
     pub fn detached(&self) -> Self {
-        Self::unsurveyed(Bytes::copy_from_slice(&self.bytes))
+        Self::unindexed(Bytes::copy_from_slice(&self.bytes))
     }
 
     /// Returns the value backed by `copy`, which must be equal to its bytes.
     #[must_use]
     pub fn moved_to(&self, copy: Bytes) -> Self {
         debug_assert_eq!(self.bytes, copy);
-        Self::unsurveyed(copy)
+        Self::unindexed(copy)
     }
 
     /// Hands its bytes to `keep`, which must not change them, and continues with what it returns.
@@ -154,7 +154,7 @@ impl Raw {
 
     /// Returns `part`, which was found in this value, as a slice of the same bytes.
     pub fn slice(&self, part: Part<'_>) -> Self {
-        Self::unsurveyed(self.bytes.slice_ref(part.bytes()))
+        Self::unindexed(self.bytes.slice_ref(part.bytes()))
     }
 
     /// The value of the first member called `name`, if this is an object that has one.
@@ -179,18 +179,18 @@ impl Raw {
     /// The members in their order, keys decoded.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'_, str>, Self)> {
         self.as_part().places().map(|member| {
-            (decode_key(&self.bytes[member.key]), Self::unsurveyed(self.bytes.slice(member.value)))
+            (decode_key(&self.bytes[member.key]), Self::unindexed(self.bytes.slice(member.value)))
         })
     }
 
     /// The elements in their order; none when this is not an array.
     pub fn elements(&self) -> impl Iterator<Item = Self> {
-        tokens::elements(&self.bytes).map(|range| Self::unsurveyed(self.bytes.slice(range)))
+        tokens::elements(&self.bytes).map(|range| Self::unindexed(self.bytes.slice(range)))
     }
 
     /// The first key that occurs twice in this object, decoded (so `"a"` and `"\u0061"` are equal).
     pub fn duplicate_key(&self) -> Option<String> {
-        if self.is_surveyed() {
+        if self.is_indexed() {
             return None;
         }
         let mut seen = std::collections::HashSet::new();
@@ -239,7 +239,7 @@ impl Serialize for Raw {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self::unsurveyed(Bytes::from(String::from(Box::<str>::from(value)))))
+        Ok(Self::unindexed(Bytes::from(String::from(Box::<str>::from(value)))))
     }
 }
 

@@ -9,7 +9,7 @@ fn raw(text: &str) -> Raw {
 }
 
 #[test]
-fn what_serde_would_lose_is_kept() {
+fn values_that_serde_would_lose_are_kept() {
     let text = r#"{"big":1180591620717411303424,"e":1e400,"f":1.0,"n":null,"u":"\u0041","z":1,"a":2}"#;
     assert_eq!(raw(text).as_str(), text);
     assert_eq!(raw(text).get("e").expect("there").as_str(), "1e400");

@@ -60,7 +60,7 @@ pub(super) struct Nested {
 
 impl Nested {
     /// The state behind the bracket that opens the value.
-    pub(super) const fn begun() -> Self {
+    pub(super) const fn opened() -> Self {
         Self { depth: 1, quoted: None, is_broken: false }
     }
 

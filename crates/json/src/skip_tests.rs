@@ -32,7 +32,7 @@ fn plainly(text: &[u8]) -> Option<usize> {
 
 /// Returns the end of the value, searched in pieces that end at `cuts`.
 fn in_pieces(text: &[u8], cuts: &[usize]) -> Option<usize> {
-    let (mut quoted, mut nested, mut at) = (Quoted::default(), Nested::begun(), 1);
+    let (mut quoted, mut nested, mut at) = (Quoted::default(), Nested::opened(), 1);
     for length in cuts.iter().copied().chain([text.len()]) {
         let piece = &text[at..text.len().min(at + length)];
         let end = if text[0] == b'"' { quoted.end(piece) } else { nested.end(piece) };

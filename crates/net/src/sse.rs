@@ -138,9 +138,9 @@ impl Decoder {
 
     /// Memory of the event that is being read and of the current id, allocated room included.
     pub fn held(&self) -> usize {
-        let begun = if let At::Begin(begun) = &self.at { begun.capacity() } else { 0 };
+        let line_start = if let At::Begin(line_start) = &self.at { line_start.capacity() } else { 0 };
         let ids = [&self.event.id, &self.last_id].into_iter().flatten().map(Bytes::len).sum::<usize>();
-        self.text.slice.len() + self.text.joined.capacity() + self.event.name.len() + begun + ids
+        self.text.slice.len() + self.text.joined.capacity() + self.event.name.len() + line_start + ids
     }
 
     /// Copies what is kept of the chunk that was read last, so that the chunk is freed while the next one is awaited.
@@ -197,8 +197,8 @@ impl Decoder {
         match &mut self.at {
             At::Data => self.append(piece),
             At::Ignored => self.ignored += piece.len(),
-            At::Begin(begun) => {
-                begun.put_slice(piece);
+            At::Begin(line_start) => {
+                line_start.put_slice(piece);
                 self.settle();
             }
         }
@@ -206,27 +206,27 @@ impl Decoder {
 
     /// Decides the kind of the line as soon as its beginning shows it, so that an ignored line is not buffered.
     fn settle(&mut self) {
-        let At::Begin(begun) = &mut self.at else { return };
-        if self.first_line && begun.starts_with(BYTE_ORDER_MARK) {
-            begun.advance(BYTE_ORDER_MARK.len());
+        let At::Begin(line_start) = &mut self.at else { return };
+        if self.first_line && line_start.starts_with(BYTE_ORDER_MARK) {
+            line_start.advance(BYTE_ORDER_MARK.len());
             self.first_line = false;
         }
-        let Some(colon) = memchr(b':', begun) else {
-            if begun.len() > BYTE_ORDER_MARK.len() + LONGEST_FIELD {
+        let Some(colon) = memchr(b':', line_start) else {
+            if line_start.len() > BYTE_ORDER_MARK.len() + LONGEST_FIELD {
                 self.at = At::Ignored;
             }
             return;
         };
-        let value = begun.len() - colon - 1;
-        match &begun[..colon] {
+        let value = line_start.len() - colon - 1;
+        match &line_start[..colon] {
             b"data" if value > 0 => {
-                let line = begun.split().freeze();
+                let line = line_start.split().freeze();
                 self.at = At::Data;
                 self.begin_data_line();
                 self.append(value_of(&line, colon));
             }
             b"event" if value > LONGEST_NAME + 1 => {
-                self.event.name = name_of(value_of(begun, colon));
+                self.event.name = name_of(value_of(line_start, colon));
                 self.at = At::Ignored;
             }
             b"id" if value > LONGEST_ID + 1 => {
@@ -244,10 +244,10 @@ impl Decoder {
         match std::mem::replace(&mut self.at, At::Begin(BytesMut::new())) {
             At::Data => self.append(&piece),
             At::Ignored => self.ignored += piece.len() + 1,
-            At::Begin(begun) if begun.is_empty() => return self.line(piece),
-            At::Begin(mut begun) => {
-                begun.put_slice(&piece);
-                return self.line(begun.freeze());
+            At::Begin(line_start) if line_start.is_empty() => return self.line(piece),
+            At::Begin(mut line_start) => {
+                line_start.put_slice(&piece);
+                return self.line(line_start.freeze());
             }
         }
         self.first_line = false;

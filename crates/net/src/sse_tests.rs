@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded(
+    fn encoded_events_are_decoded(
         name in "[a-z:]{0,8}",
         lines in proptest::collection::vec("[^\r\n]{0,20}", 1..5),
         id in proptest::option::of("[^\0\r\n]{0,8}"),
@@ -169,7 +169,7 @@ proptest! {
 }
 
 #[test]
-fn what_means_nothing_is_counted_and_read_some_lines_at_a_time() {
+fn meaningless_lines_are_counted_and_read_some_at_a_time() {
     let mut decoder = Decoder::new(64);
     let mut input = Bytes::from(format!("{}unknown: x\ndata: a\n\n", ":\n".repeat(100)));
     assert_eq!((decoder.decode(&mut input), input.is_empty()), (None, false), "there is more of it");
@@ -190,8 +190,8 @@ fn long_ids_and_names_are_not_kept() {
             let (items, decoder) = decode(parts, 1 << 10);
             let Some(Item::Event(event)) = items.last() else { panic!("{items:?}") };
             assert_eq!((event.data.as_ref(), event.name.len()), (b"b".as_slice(), LONGEST_NAME));
-            let kept = decoder.last_id().map(Bytes::len);
-            assert_eq!(kept, (length == LONGEST_ID).then_some(length), "a longer one is none");
+            let id_length = decoder.last_id().map(Bytes::len);
+            assert_eq!(id_length, (length == LONGEST_ID).then_some(length), "a longer one is none");
             assert!(decoder.held() <= LONGEST_ID, "{}", decoder.held());
         }
     }

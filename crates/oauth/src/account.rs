@@ -24,7 +24,7 @@ use secrecy::SecretString;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::held::Held;
+use crate::held::ActiveLogin;
 use crate::limits::bounded_scopes;
 use crate::saved::SavedLogin;
 use crate::shared::{NO_LOGIN, Shared, lock};
@@ -46,9 +46,9 @@ const OWN_LOGIN: &str = "each principal logs in for itself (`per: principal`)";
 pub struct Account {
     shared: Arc<Shared>,
     principal: Option<Arc<str>>,
-    held: ArcSwapOption<Held>,
+    held: ArcSwapOption<ActiveLogin>,
     /// The token before, which running requests may carry.
-    before: ArcSwapOption<Held>,
+    before: ArcSwapOption<ActiveLogin>,
     /// Why a login is required; `None` while none is.
     required: watch::Sender<Option<Arc<str>>>,
     /// Counts the tokens. A token can be equal to the one before.
@@ -73,7 +73,7 @@ impl Account {
     pub(crate) fn new(shared: Arc<Shared>, principal: Option<Arc<str>>) -> Arc<Self> {
         let login = shared.shelf.login(principal.as_deref());
         Arc::new(Self {
-            held: ArcSwapOption::new(login.and_then(Held::saved).map(Arc::new)),
+            held: ArcSwapOption::new(login.and_then(ActiveLogin::saved).map(Arc::new)),
             before: ArcSwapOption::empty(),
             required: watch::Sender::new(None),
             generation: AtomicU64::new(1),
@@ -88,7 +88,7 @@ impl Account {
 
     /// The value of `Authorization` for a request that is sent now. `None`: the server was not seen to demand a token.
     pub async fn header(self: &Arc<Self>) -> Result<Option<HeaderValue>, Error> {
-        let is_usable = |held: &&Arc<Held>| !held.is_due() && self.required.borrow().is_none();
+        let is_usable = |held: &&Arc<ActiveLogin>| !held.is_due() && self.required.borrow().is_none();
         if let Some(held) = self.held.load().as_ref().filter(is_usable) {
             return Ok(Some(held.header.clone()));
         }
@@ -137,7 +137,7 @@ impl Account {
                 None => Ok(false),
             };
         }
-        self.shared.note(challenge);
+        self.shared.record(challenge);
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let held = self.held.load_full();
         match (&held, sent) {
@@ -169,7 +169,7 @@ impl Account {
 
     /// Begins to use the login that another process has put into the vault since this one required it.
     fn finds_login(&self) -> bool {
-        let is_known = |saved: &Held| {
+        let is_known = |saved: &ActiveLogin| {
             let known = [&self.held, &self.before].map(ArcSwapOption::load_full);
             known.iter().flatten().any(|known| known.header == saved.header)
         };
@@ -196,7 +196,7 @@ impl Account {
         self.required.borrow().clone()
     }
 
-    pub(crate) fn held(&self) -> Option<Arc<Held>> {
+    pub(crate) fn held(&self) -> Option<Arc<ActiveLogin>> {
         self.held.load_full()
     }
 
@@ -206,7 +206,7 @@ impl Account {
     }
 
     /// Begins to use `held`. Returns its header.
-    fn adopt(&self, held: Held) -> HeaderValue {
+    fn adopt(&self, held: ActiveLogin) -> HeaderValue {
         let header = held.header.clone();
         self.before.store(self.held.swap(Some(Arc::new(held))));
         self.shared.changed();
@@ -228,7 +228,7 @@ impl Account {
     }
 
     /// Forgets the login. Returns the last one.
-    pub(crate) async fn forget(&self, reason: &str) -> Result<Option<Arc<Held>>, auth::vault::Error> {
+    pub(crate) async fn forget(&self, reason: &str) -> Result<Option<Arc<ActiveLogin>>, auth::vault::Error> {
         let _turn = self.turn.lock().await;
         let _lease = self.shared.shelf.lease(self.principal.as_deref()).await.ok();
         self.shared.shelf.remove_login(self.principal.as_deref()).await?;
@@ -254,18 +254,18 @@ impl Account {
         sent: Option<&HeaderValue>,
         challenge: &Challenge,
     ) -> Result<bool, Error> {
-        let asked: Vec<String> =
+        let requested: Vec<String> =
             challenge.scope.iter().flat_map(|scope| scope.split_whitespace()).map(str::to_owned).collect();
-        let asked = bounded_scopes(asked);
+        let requested = bounded_scopes(requested);
         let granted = self.held.load_full().map(|held| held.login.tokens.scopes.clone()).unwrap_or_default();
-        if asked.iter().all(|scope| granted.contains(scope)) {
+        if requested.iter().all(|scope| granted.contains(scope)) {
             // Another login would not give more: the caller gets the refusal.
             return Ok(false);
         }
         let is_new = {
             let mut missing = lock(&self.missing);
             let before = std::mem::take(&mut *missing);
-            *missing = union(&union(&before, &granted), &asked);
+            *missing = union(&union(&before, &granted), &requested);
             missing.truncate(MAX_SCOPES);
             *missing != before
         };
@@ -280,7 +280,7 @@ impl Account {
             let turn = Arc::clone(&self.turn).lock_owned().await;
             return self.renewed_by(turn, sent).await.map(|_| true);
         }
-        let shown = settings::one_line(&asked.join(" "));
+        let shown = settings::one_line(&requested.join(" "));
         Err(Error::ScopeRequired { reason: format!("the call needs a login with the scopes: {shown}") })
     }
 
@@ -318,7 +318,7 @@ impl Account {
     async fn renew(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, Error> {
         let _lease = self.shared.shelf.lease(self.principal.as_deref()).await?;
         let saved = self.saved();
-        let is_another = |saved: &Held| Some(&saved.header) != refused && saved.is_valid();
+        let is_another = |saved: &ActiveLogin| Some(&saved.header) != refused && saved.is_valid();
         let held = match saved {
             Some(saved) if is_another(&saved) => return Ok(self.adopt(saved)),
             Some(saved) => Some(Arc::new(saved)),
@@ -348,20 +348,20 @@ impl Account {
     }
 
     /// Saves a login that the authorization server gave just now.
-    async fn received(&self, login: SavedLogin) -> Result<Held, Error> {
-        let mut held = Held::received(login)?;
+    async fn received(&self, login: SavedLogin) -> Result<ActiveLogin, Error> {
+        let mut held = ActiveLogin::received(login)?;
         held.is_saved = self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
         Ok(held)
     }
 
     /// The login of the vault, which another process may have renewed. `None` if the vault has an older one than this
     /// process, which could not save it.
-    fn saved(&self) -> Option<Held> {
+    fn saved(&self) -> Option<ActiveLogin> {
         let is_behind = self.held.load().as_ref().is_some_and(|held| !held.is_saved);
         if is_behind {
             None
         } else {
-            self.shared.shelf.login(self.principal.as_deref()).and_then(Held::saved)
+            self.shared.shelf.login(self.principal.as_deref()).and_then(ActiveLogin::saved)
         }
     }
 
@@ -379,12 +379,12 @@ impl Account {
             // A connection that waits for another login must not take this one for it.
             self.refused.store(self.generation.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        let asked = if let Error::Later { retry_after, .. } = &error { *retry_after } else { None };
+        let delay = if let Error::Later { retry_after, .. } = &error { *retry_after } else { None };
         let mut pause = lock(&self.pause);
         let (first, longest) = PAUSES;
         let next = pause.as_ref().map_or(first, |pause| pause.next);
         let jittered = next.mul_f64(0.5 + rand::random::<f64>() / 2.0);
-        let until = now() + asked.unwrap_or(jittered).min(longest);
+        let until = now() + delay.unwrap_or(jittered).min(longest);
         *pause = Some(Pause { until, next: (next * 2).min(longest), error: error.clone() });
         tracing::warn!(server = %self.shared.shelf.server, %error, "the token could not be renewed and is kept");
         error

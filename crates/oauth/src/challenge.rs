@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_bearer_challenge_is_found_among_others() {
         let metadata = "https://h/.well-known/oauth-protected-resource";
-        let wanted = Challenge {
+        let expected = Challenge {
             error: Some("invalid_token".into()),
             scope: Some("a b".into()),
             resource_metadata: Url::parse(metadata).ok(),
@@ -200,8 +200,8 @@ mod tests {
                 r#"Negotiate dG9rZW4=, , Bearer realm="r", scope="a b", resource_metadata="{metadata}", error="invalid_token", Digest nonce="n", scope="other""#
             ),
         ] {
-            assert_eq!(read(&[&text]).as_ref(), Some(&wanted), "{text}");
-            assert_eq!(read(&["Basic realm=x", &text]).as_ref(), Some(&wanted), "{text}");
+            assert_eq!(read(&[&text]).as_ref(), Some(&expected), "{text}");
+            assert_eq!(read(&["Basic realm=x", &text]).as_ref(), Some(&expected), "{text}");
         }
         assert_eq!(read(&["Bearer"]), Some(Challenge::default()));
         assert_eq!(read(&["Basic, Bearer scope=\"\""]), Some(Challenge::default()));

@@ -176,12 +176,12 @@ fn scopes(
     if !settings.has_server_scopes() {
         return settings.scopes.clone();
     }
-    let asked = challenge.and_then(|challenge| challenge.scope.as_deref());
-    let asked: Vec<String> =
-        asked.map(|scope| scope.split_whitespace().map(str::to_owned).collect()).unwrap_or_default();
-    let mut scopes = match (asked.is_empty(), settings.scopes.is_empty()) {
+    let challenged = challenge.and_then(|challenge| challenge.scope.as_deref());
+    let challenged: Vec<String> =
+        challenged.map(|scope| scope.split_whitespace().map(str::to_owned).collect()).unwrap_or_default();
+    let mut scopes = match (challenged.is_empty(), settings.scopes.is_empty()) {
         // No challenge has `openid`, without which an account has no name. So the operator's scopes are always added.
-        (false, _) => union(&settings.scopes, &asked),
+        (false, _) => union(&settings.scopes, &challenged),
         (true, false) => settings.scopes.clone(),
         (true, true) => supported,
     };

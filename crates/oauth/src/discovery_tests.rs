@@ -39,9 +39,9 @@ async fn every_place_of_metadata_is_asked_in_order_and_no_other() {
                 assert_eq!(discovered.server.issuer, format!("{}{issuer}", fake.origin()));
                 assert_eq!(discovered.resource, format!("{}/mcp", fake.origin()));
                 assert_eq!(discovered.scopes, ["read", "write"]);
-                let asked = root[..=resource_at].iter().chain(&places[..=at]);
-                let asked: Vec<String> = asked.map(|place| format!("GET {place}")).collect();
-                assert_eq!(fake.lines(), asked);
+                let expected = root[..=resource_at].iter().chain(&places[..=at]);
+                let expected: Vec<String> = expected.map(|place| format!("GET {place}")).collect();
+                assert_eq!(fake.lines(), expected);
             }
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct FailedLogins(Mutex<HashMap<Arc<str>, FailedLogin>>);
 
 impl FailedLogins {
     /// Records the end of an attempt of `principal`. An authorization server that cannot answer now refuses nothing.
-    pub(crate) fn note(&self, principal: &Arc<str>, error: Option<&Error>) {
+    pub(crate) fn record(&self, principal: &Arc<str>, error: Option<&Error>) {
         let mut failed = lock(&self.0);
         let reason = match error {
             None => {
@@ -58,13 +58,13 @@ mod tests {
     fn the_last_failures_are_kept_within_their_limit_and_a_success_removes_one() {
         let failed = FailedLogins::default();
         for number in 0..1_000 {
-            failed.note(&format!("key:{number}").into(), Some(&Error::refused("no")));
+            failed.record(&format!("key:{number}").into(), Some(&Error::refused("no")));
         }
         assert_eq!(lock(&failed.0).len(), MAX_FAILED);
         let last: Arc<str> = "key:999".into();
-        failed.note(&last, Some(&Error::later("busy")));
+        failed.record(&last, Some(&Error::later("busy")));
         assert_eq!(failed.of(&last).expect("a failure").reason, "no");
-        failed.note(&last, None);
+        failed.record(&last, None);
         assert_eq!(failed.of(&last), None);
     }
 }

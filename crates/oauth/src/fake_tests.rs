@@ -20,14 +20,14 @@ use crate::registration::{OwnClient, Registration};
 
 /// One request as it arrived.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     /// `POST /token`.
     pub(crate) line: String,
     pub(crate) authorization: Option<String>,
     pub(crate) body: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// The value of a field of the form.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.body.as_bytes());
@@ -41,7 +41,7 @@ type Answers = BTreeMap<String, (u16, String, String)>;
 pub(crate) struct Fake {
     served: Served,
     answers: Arc<Mutex<Answers>>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// A field of forms, and the answer to requests that have it.
     refused: Arc<Mutex<Option<(String, u16, String)>>>,
 }
@@ -53,7 +53,7 @@ impl Fake {
         let (from, log, of_field) = (Arc::clone(&answers), Arc::clone(&seen), Arc::clone(&refused));
         let serve = move |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| {
             let authorization = headers.get("authorization").and_then(|value| value.to_str().ok());
-            let seen = Seen {
+            let seen = ReceivedRequest {
                 line: format!("{method} {uri}"),
                 authorization: authorization.map(str::to_owned),
                 body: String::from_utf8_lossy(&body).into_owned(),
@@ -84,7 +84,7 @@ impl Fake {
         self.answers.lock().expect("lock").insert(path.to_owned(), answer);
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().expect("lock").clone()
     }
 

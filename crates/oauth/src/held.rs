@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_secs(2);
 const LEAST_LEFT: Duration = Duration::from_secs(2);
 
 /// A login and its token as it is sent.
-pub(crate) struct Held {
+pub(crate) struct ActiveLogin {
     pub(crate) header: HeaderValue,
     pub(crate) login: SavedLogin,
     since: Instant,
@@ -36,7 +36,7 @@ pub(crate) struct Held {
     end: Option<Instant>,
 }
 
-impl Held {
+impl ActiveLogin {
     /// Holds a login of the vault. `None`: its token cannot be sent in a header.
     pub(crate) fn saved(login: SavedLogin) -> Option<Self> {
         Self::new(login, false)

@@ -49,13 +49,13 @@ async fn a_few_registrations_of_a_server_are_kept_and_the_oldest_goes() {
         logins.finish(&alice(), sealed.expect("sealed"), &response).await.expect("a login");
     }
     assert_eq!(vault.list().expect("readable").0.len(), 2);
-    let kept =
+    let stored =
         LoginStore { vault: Some(vault), server: "notes".into(), url: fake.url("/mcp") }.registrations();
-    let uris: Vec<_> = kept.iter().map(|known| known.redirect_uri.as_str()).collect();
+    let uris: Vec<_> = stored.iter().map(|known| known.redirect_uri.as_str()).collect();
     assert_eq!(uris, [7, 8, 9, 10].map(|port| own_at(port).redirect_uri.to_string()));
-    let asked = requests(&fake, "POST /register");
+    let before = requests(&fake, "POST /register");
     logins.start(&alice(), &own_at(10), |_| String::new()).await.expect("a login service");
-    assert_eq!(requests(&fake, "POST /register"), asked);
+    assert_eq!(requests(&fake, "POST /register"), before);
 }
 
 #[tokio::test]
@@ -141,9 +141,9 @@ async fn a_machine_asks_for_the_scopes_of_the_file_whatever_the_server_demands()
         let header = account.header().await.expect("a token");
         let repeated = account.refused(header.as_ref(), StatusCode::FORBIDDEN, &lacks).await;
         assert_eq!(repeated, Ok(is_repeated));
-        let asked = fake.seen().into_iter().filter(|seen| seen.line == "POST /token");
+        let requests = fake.seen().into_iter().filter(|seen| seen.line == "POST /token");
         assert_eq!(
-            asked.map(|seen| seen.field("scope")).collect::<Vec<_>>(),
+            requests.map(|seen| seen.field("scope")).collect::<Vec<_>>(),
             sent.iter().map(|scope| scope.map(str::to_owned)).collect::<Vec<_>>()
         );
     }

@@ -68,7 +68,7 @@ pub struct Logins {
 /// A login that a person was sent to.
 struct Started {
     principal: Arc<str>,
-    begun: Instant,
+    started_at: Instant,
     discovered: Discovered,
     registration: Registration,
     pkce: Pkce,
@@ -186,7 +186,7 @@ impl Logins {
         seal: impl FnOnce(&Pending) -> String,
     ) -> Result<Consent, Error> {
         let started = self.begin(principal, own, seal).await;
-        self.failures.note(principal, started.as_ref().err());
+        self.failures.record(principal, started.as_ref().err());
         started
     }
 
@@ -211,8 +211,8 @@ impl Logins {
         let issuer = discovered.server.issuer.clone();
         // Metadata is larger than the part of it that is needed from here on.
         discovered.server = discovered.server.for_renewal();
-        let (principal, begun) = (Arc::clone(principal), Instant::now());
-        self.keep(pending, Started { principal, begun, discovered, registration, pkce });
+        let (principal, started_at) = (Arc::clone(principal), Instant::now());
+        self.keep(pending, Started { principal, started_at, discovered, registration, pkce });
         Ok(Consent { authorization_url, issuer, scopes })
     }
 
@@ -224,7 +224,7 @@ impl Logins {
         response: &AuthorizationResponse,
     ) -> Result<LoginStatus, Error> {
         let finished = self.exchange(principal, pending, response).await;
-        self.failures.note(principal, finished.as_ref().err());
+        self.failures.record(principal, finished.as_ref().err());
         finished.map(|()| self.status(Some(principal)))
     }
 
@@ -260,7 +260,7 @@ impl Logins {
         if error == "invalid_target" && self.shared.settings.resource == ResourceParameter::Discovered {
             self.shared.services.omit_resource_at(&server.issuer);
         }
-        self.failures.note(principal, Some(&response.failed(error)));
+        self.failures.record(principal, Some(&response.failed(error)));
         Ok(())
     }
 
@@ -344,7 +344,8 @@ impl Logins {
 }
 
 fn remove_oldest(started: &mut HashMap<Pending, Started>, is_meant: impl Fn(&Started) -> bool) {
-    let oldest = started.iter().filter(|(_, login)| is_meant(login)).min_by_key(|(_, login)| login.begun);
+    let oldest =
+        started.iter().filter(|(_, login)| is_meant(login)).min_by_key(|(_, login)| login.started_at);
     if let Some(id) = oldest.map(|(id, _)| *id) {
         started.remove(&id);
     }
@@ -352,7 +353,7 @@ fn remove_oldest(started: &mut HashMap<Pending, Started>, is_meant: impl Fn(&Sta
 
 impl Started {
     fn is_over(&self) -> bool {
-        self.begun.elapsed() >= LOGIN_TIME
+        self.started_at.elapsed() >= LOGIN_TIME
     }
 }
 

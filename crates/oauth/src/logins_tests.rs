@@ -362,7 +362,7 @@ async fn a_machine_gets_its_token_without_a_person() {
     let account = logins.account(None);
     assert_eq!(account.refused(None, StatusCode::UNAUTHORIZED, &challenge("Bearer")).await, Ok(true));
     assert_eq!(bearer(account.header().await.expect("a token")), "Bearer canary-new");
-    let asked = fake.seen().pop().expect("a request");
-    assert_eq!(asked.field("grant_type").as_deref(), Some("client_credentials"));
+    let request = fake.seen().pop().expect("a request");
+    assert_eq!(request.field("grant_type").as_deref(), Some("client_credentials"));
     assert!(logins.start(&alice(), &own(), |_| String::new()).await.is_err(), "nobody logs in");
 }

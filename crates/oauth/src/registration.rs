@@ -162,8 +162,8 @@ fn registration(
 /// Returns how to authenticate: what the settings say, else the first way that both sides support.
 fn authentication(server: &AuthorizationServer, settings: &Settings) -> Result<ClientAuthentication, Error> {
     use ClientAuthentication::{Basic, None, Post, PrivateKeyJwt};
-    if let Some(said) = settings.token_endpoint_auth {
-        return Ok(said);
+    if let Some(configured) = settings.token_endpoint_auth {
+        return Ok(configured);
     }
     // With the grant `jwt_bearer`, the key signs the grant and not the client.
     let has_key = settings.private_key.is_some() && settings.grant != Grant::JwtBearer;
@@ -218,8 +218,8 @@ async fn by_request(
     own: &OwnClient,
 ) -> Result<Registration, Error> {
     let server = &discovered.server;
-    let asked = asked_authentication(server, settings)?;
-    let mut body = own.metadata(asked);
+    let requested = requested_authentication(server, settings)?;
+    let mut body = own.metadata(requested);
     if !discovered.scopes.is_empty() {
         body["scope"] = discovered.scopes.join(" ").into();
     }
@@ -243,7 +243,7 @@ async fn by_request(
     limits::check("a client secret", secret, MAX_CLIENT_SECRET)?;
     let secret = registered.client_secret.filter(|secret| !secret.is_empty()).map(SecretString::from);
     let method = registered.token_endpoint_auth_method.as_deref();
-    let authentication = agreed(method, asked, secret.is_some())?;
+    let authentication = agreed(method, requested, secret.is_some())?;
     let made = registration(server, own, registered.client_id, authentication);
     let end = registered.client_secret_expires_at.filter(|end| *end > 0);
     let expires_at = end.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
@@ -252,13 +252,13 @@ async fn by_request(
 }
 
 /// Returns the way of authentication to register for: a public client, unless the server wants a secret.
-fn asked_authentication(
+fn requested_authentication(
     server: &AuthorizationServer,
     settings: &Settings,
 ) -> Result<ClientAuthentication, Error> {
     use ClientAuthentication::{Basic, None, Post};
-    if let Some(said) = settings.token_endpoint_auth {
-        return Ok(said);
+    if let Some(configured) = settings.token_endpoint_auth {
+        return Ok(configured);
     }
     // Basic is the default of RFC 7591, section 2.
     let Some(supported) = &server.token_endpoint_auth_methods_supported else { return Ok(Basic) };
@@ -270,14 +270,14 @@ fn asked_authentication(
 /// Returns the way of authentication that a server registered.
 fn agreed(
     method: Option<&str>,
-    asked: ClientAuthentication,
+    requested: ClientAuthentication,
     has_secret: bool,
 ) -> Result<ClientAuthentication, Error> {
     use ClientAuthentication::{Basic, None, Post, PrivateKeyJwt};
     let known = [Basic, Post, None, PrivateKeyJwt];
     let agreed = match method {
         Some(name) => known.into_iter().find(|one| one.as_str() == name),
-        Option::None => Some(asked),
+        Option::None => Some(requested),
     };
     match agreed {
         Some(Basic | Post) if !has_secret => Ok(None),
@@ -289,10 +289,10 @@ fn agreed(
     }
 }
 
-fn not_registered(status: u16, said: Option<NotRegistered>) -> Error {
-    let said = said.unwrap_or(NotRegistered { error: None, error_description: None });
-    let code = foreign_text(&said.error.unwrap_or_default(), &[]);
-    let description = foreign_text(&said.error_description.unwrap_or_default(), &[]);
+fn not_registered(status: u16, reply: Option<NotRegistered>) -> Error {
+    let reply = reply.unwrap_or(NotRegistered { error: None, error_description: None });
+    let code = foreign_text(&reply.error.unwrap_or_default(), &[]);
+    let description = foreign_text(&reply.error_description.unwrap_or_default(), &[]);
     Error::Unsupported {
         what: format!(
             "the authorization server does not register Switchyard (status {status} {code} {description}); register a \

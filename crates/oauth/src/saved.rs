@@ -19,7 +19,7 @@ use url::Url;
 use crate::{AuthorizationServer, Discovered, Error, Registration, Tokens};
 
 /// The longest wait for a renewal by another process: longer than a request for a token takes.
-const LEASE_PATIENCE: Duration = Duration::from_secs(20);
+const LEASE_WAIT: Duration = Duration::from_secs(20);
 
 /// Limit of registrations for one server. It needs one for each URL at which browsers reach Switchyard.
 const MAX_REGISTRATIONS: usize = 4;
@@ -75,7 +75,7 @@ impl LoginStore {
     /// Waits until no other process renews the login of `principal`. `None` where no other process can read it.
     pub(crate) async fn lease(&self, principal: Option<&str>) -> Result<Option<Lease>, Error> {
         let Some(vault) = &self.vault else { return Ok(None) };
-        match vault.lease(&self.token_entry(principal), LEASE_PATIENCE).await {
+        match vault.lease(&self.token_entry(principal), LEASE_WAIT).await {
             Ok(lease) => Ok(Some(lease)),
             Err(auth::vault::Error::Locked { .. }) => {
                 Err(Error::later("another process that shares the vault renews the token"))

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::discovery::is_same_issuer;
-use crate::held::Held;
+use crate::held::ActiveLogin;
 use crate::limits::bounded_scopes;
 use crate::saved::{LoginStore, SavedLogin, add_registration};
 use crate::{
@@ -68,7 +68,7 @@ impl Shared {
     }
 
     /// Records the challenge of a server.
-    pub(crate) fn note(&self, challenge: Option<Challenge>) {
+    pub(crate) fn record(&self, challenge: Option<Challenge>) {
         self.was_challenged.store(true, Ordering::Relaxed);
         if challenge.is_some() {
             *lock(&self.challenge) = challenge;
@@ -125,7 +125,11 @@ impl Shared {
     }
 
     /// Returns a new token in the place of `held`, with `scopes` beside the usual ones.
-    pub(crate) async fn renewed(&self, held: Option<&Held>, scopes: &[String]) -> Result<SavedLogin, Error> {
+    pub(crate) async fn renewed(
+        &self,
+        held: Option<&ActiveLogin>,
+        scopes: &[String],
+    ) -> Result<SavedLogin, Error> {
         if self.settings.grant != Grant::AuthorizationCode {
             return self.of_machine(scopes).await;
         }

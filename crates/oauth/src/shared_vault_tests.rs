@@ -36,8 +36,8 @@ async fn processes_that_share_the_vault_renew_a_token_once() {
     tokio::time::resume();
     let repeated = accounts[0].refused(old.as_ref(), StatusCode::UNAUTHORIZED, &invalid).await;
     assert_eq!(repeated, Ok(true));
-    let asked = fake.seen().pop().expect("a request");
-    assert_eq!(asked.field("refresh_token").as_deref(), Some("canary-rotated"));
+    let request = fake.seen().pop().expect("a request");
+    assert_eq!(request.field("refresh_token").as_deref(), Some("canary-rotated"));
 }
 
 #[tokio::test]
@@ -55,8 +55,8 @@ async fn a_token_that_could_not_be_saved_is_renewed_from_memory() {
     tokio::time::resume();
     let invalid = challenge("Bearer error=\"invalid_token\"");
     assert_eq!(account.refused(token.as_ref(), StatusCode::UNAUTHORIZED, &invalid).await, Ok(true));
-    let asked = fake.seen().into_iter().filter(|seen| seen.line == "POST /token");
-    let sent: Vec<_> = asked.filter_map(|seen| seen.field("refresh_token")).collect();
+    let requests = fake.seen().into_iter().filter(|seen| seen.line == "POST /token");
+    let sent: Vec<_> = requests.filter_map(|seen| seen.field("refresh_token")).collect();
     assert_eq!(sent, ["canary-refresh", "canary-next"], "the vault has the first one only");
 }
 

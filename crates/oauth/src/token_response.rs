@@ -76,8 +76,8 @@ impl fmt::Debug for Granted {
 }
 
 impl Granted {
-    /// Returns the tokens. `asked` are the scopes of the request, which are granted if the answer names none.
-    pub(crate) fn into_tokens(self, asked: &[String]) -> Result<Tokens, Error> {
+    /// Returns the tokens. `requested` are the scopes of the request, which are granted if the answer names none.
+    pub(crate) fn into_tokens(self, requested: &[String]) -> Result<Tokens, Error> {
         // It is required, and some services leave it out. They give bearer tokens.
         if let Some(kind) = self.token_type.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
             let kind = foreign_text(kind, &[]);
@@ -100,17 +100,17 @@ impl Granted {
             refresh_token: self.refresh_token.map(SecretString::from),
             expires_at: self.expires_in.and_then(|life| SystemTime::now().checked_add(life)),
             scopes: bounded_scopes(
-                self.scopes.map_or_else(|| asked.to_vec(), |scopes| separated(scopes, asked)),
+                self.scopes.map_or_else(|| requested.to_vec(), |scopes| separated(scopes, requested)),
             ),
             account: self.id_token.as_deref().and_then(account),
         })
     }
 }
 
-/// Separates scopes that a service joined with commas, unless `asked` has one with a comma in it.
-fn separated(scopes: Vec<String>, asked: &[String]) -> Vec<String> {
+/// Separates scopes that a service joined with commas, unless `requested` has one with a comma in it.
+fn separated(scopes: Vec<String>, requested: &[String]) -> Vec<String> {
     let parts = |scope: String| -> Vec<String> {
-        if asked.contains(&scope) {
+        if requested.contains(&scope) {
             return vec![scope];
         }
         scope.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()

@@ -7,7 +7,7 @@ use crate::config::{ClientAuthentication, ResourceParameter, Settings};
 use crate::fake_tests::{Fake, settings};
 use crate::{Error, TokenClient, Tokens, exchange_code, refresh};
 
-async fn asked<T>(fake: &Fake, settings: &Settings, run: impl AsyncFnOnce(&TokenClient<'_>) -> T) -> T {
+async fn with_client<T>(fake: &Fake, settings: &Settings, run: impl AsyncFnOnce(&TokenClient<'_>) -> T) -> T {
     let (services, discovered) = (fake.services(), fake.discovered());
     let registration = fake.registration(ClientAuthentication::Basic);
     let client = TokenClient {
@@ -26,12 +26,12 @@ fn former() -> Tokens {
 }
 
 async fn refreshed(fake: &Fake) -> Result<Tokens, Error> {
-    asked(fake, &settings(), async |client| refresh(client, &former()).await).await
+    with_client(fake, &settings(), async |client| refresh(client, &former()).await).await
 }
 
 /// Exchanges a code `times` times for one server.
 async fn exchanged(fake: &Fake, settings: &Settings, times: usize) -> Vec<Result<Tokens, Error>> {
-    asked(fake, settings, async |client| {
+    with_client(fake, settings, async |client| {
         let mut results = Vec::new();
         for _ in 0..times {
             results

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Grant;
-use crate::fake_tests::{Fake, Seen, settings};
+use crate::fake_tests::{Fake, ReceivedRequest, settings};
 use crate::revocation::revoke;
 
 const GOOD: &str =
@@ -43,7 +43,7 @@ async fn refreshed(fake: &Fake) -> Result<Tokens, Error> {
         .await
 }
 
-fn last(fake: &Fake) -> Seen {
+fn last(fake: &Fake) -> ReceivedRequest {
     fake.seen().pop().expect("a request")
 }
 
@@ -129,7 +129,7 @@ async fn a_life_is_a_number_or_a_text_or_unknown() {
 async fn only_an_invalid_grant_ends_a_login() {
     let fake = Fake::start();
     let canary = r#"{"error":"invalid_grant","error_description":"no canary-refresh here"}"#;
-    for (status, body, wanted) in [
+    for (status, body, expected) in [
         (400, canary, "a login is required"),
         (401, r#"{"error":"invalid_client"}"#, "`client_secret`"),
         (400, r#"{"error":"invalid_scope"}"#, "`scopes`"),
@@ -148,7 +148,7 @@ async fn only_an_invalid_grant_ends_a_login() {
     ] {
         fake.answer("/token", status, "9", body);
         let error = refreshed(&fake).await.expect_err(body);
-        assert!(error.to_string().contains(wanted), "{status} {body}: {error}");
+        assert!(error.to_string().contains(expected), "{status} {body}: {error}");
         assert!(!format!("{error:?} {error}").contains("canary"), "{error}");
         if status == 429 {
             let Error::Later { retry_after, .. } = error else { panic!("{error}") };

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_declare_is_understood() {
+    fn declared_client_capabilities_are_understood() {
         for (declared, bits) in [
             ("{}", 0),
             ("[]", 0),

@@ -37,7 +37,7 @@ impl Preference {
     }
 
     /// Takes the range at `position`, with its parameters, if it decides about the media type.
-    fn note(&mut self, media_type: &str, (range, parameters): (&str, &str), position: usize) {
+    fn record(&mut self, media_type: &str, (range, parameters): (&str, &str), position: usize) {
         let has_family = |family: &str| {
             media_type.get(..family.len()).is_some_and(|own| own.eq_ignore_ascii_case(family))
                 && media_type.as_bytes().get(family.len()) == Some(&b'/')
@@ -68,8 +68,8 @@ impl Accept {
         for (position, range) in ranges.filter(|range| !range.is_empty()).enumerate() {
             is_empty = false;
             let range = split(range);
-            accept.json.note(JSON, range, position);
-            accept.events.note(EVENTS, range, position);
+            accept.json.record(JSON, range, position);
+            accept.events.record(EVENTS, range, position);
         }
         if is_empty { Self { json: Preference::ANYTHING, events: Preference::ANYTHING } } else { accept }
     }

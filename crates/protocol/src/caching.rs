@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_allowed() {
+    fn absent_or_invalid_cache_hint_has_the_default_of_its_era() {
         let both = serde_json::json!({"ttlMs": 5000, "cacheScope": "public"});
         assert_eq!(of(&both, Era::Modern), (5000, "public"));
         for odd in [

@@ -1,4 +1,4 @@
-//! Properties of [`Splice`]: it agrees with the parser of whole messages, wherever the text is cut.
+//! Properties of [`EnvelopeEdit`]: it agrees with the parser of whole messages, wherever the text is cut.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -23,14 +23,14 @@ const MODERN: Terms = Terms {
 
 /// Returns the result in `text`, which arrives in pieces that end at `cuts`.
 fn spliced(text: &str, cuts: &[usize], terms: Terms) -> Result<String, Error> {
-    let (text, mut splice) = (Bytes::copy_from_slice(text.as_bytes()), Splice::new(ID, terms));
+    let (text, mut edit) = (Bytes::copy_from_slice(text.as_bytes()), EnvelopeEdit::new(ID, terms));
     let (mut result, mut at) = (Vec::new(), 0);
     for length in cuts.iter().copied().chain([text.len()]) {
         let end = text.len().min(at + length);
-        result.extend_from_slice(&splice.take(&text.slice(at..end))?);
+        result.extend_from_slice(&edit.take(&text.slice(at..end))?);
         at = end;
     }
-    result.extend_from_slice(&splice.finish()?);
+    result.extend_from_slice(&edit.finish()?);
     Ok(String::from_utf8(result).expect("text"))
 }
 
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_result_lacks_is_added(result in object(value(), vec!["content", "resultType", "ttlMs", "x"])) {
+    fn members_that_a_result_lacks_are_added(result in object(value(), vec!["content", "resultType", "ttlMs", "x"])) {
         let text = format!(r#"{{"jsonrpc":"2.0","result":{result},"id":7}}"#);
         let raw = parsed(&text).expect("a result");
         let kinds: Vec<Option<String>> = raw.members().filter(|(name, _)| name == "resultType").map(|(_, kind)| kind.read().ok()).collect();
@@ -223,13 +223,13 @@ fn a_result_of_a_refused_type_does_not_pass_however_it_is_spelled() {
 
 #[test]
 fn the_closing_brace_of_a_result_is_kept_back_until_all_was_right() {
-    let mut splice = Splice::new(ID, FREELY);
-    let begun = splice.take(&Bytes::from_static(br#"{"jsonrpc":"2.0","result":{"a":1 }"#));
-    assert_eq!(begun.expect("a part").as_ref(), br#"{"a":1 "#);
-    assert!(splice.has_started());
-    assert_eq!(splice.finish(), Err(Error::Cut));
-    let rest = splice.take(&Bytes::from_static(br#","id":7} "#)).expect("the rest");
-    assert_eq!((rest.as_ref(), splice.finish()), (&b""[..], Ok(Bytes::from_static(b"}"))));
+    let mut edit = EnvelopeEdit::new(ID, FREELY);
+    let taken = edit.take(&Bytes::from_static(br#"{"jsonrpc":"2.0","result":{"a":1 }"#));
+    assert_eq!(taken.expect("a part").as_ref(), br#"{"a":1 "#);
+    assert!(edit.has_started());
+    assert_eq!(edit.finish(), Err(Error::Cut));
+    let rest = edit.take(&Bytes::from_static(br#","id":7} "#)).expect("the rest");
+    assert_eq!((rest.as_ref(), edit.finish()), (&b""[..], Ok(Bytes::from_static(b"}"))));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn object_that_the_terms_refuse_is_not_passed_on() {
             let text = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{{"task":{{}}}}],"{name}":{value}}}}}"#
             );
-            let taken = Splice::new(1, terms).take(&Bytes::from(text));
+            let taken = EnvelopeEdit::new(1, terms).take(&Bytes::from(text));
             assert_eq!(taken.is_err(), is_refused, "{name}: {value}");
         }
     }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_server_is_bounded_and_does_not_keep_the_whole_result() {
+    fn stored_server_info_is_bounded_and_does_not_retain_the_whole_result() {
         let long = "é".repeat(8 << 20);
         let result = Raw::of(&serde_json::json!({"protocolVersion": "2025-11-25", "instructions": long,
             "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}));
@@ -183,8 +183,8 @@ mod tests {
         eprintln!("{length} bytes of instructions are kept of {}", long.len());
         assert!(peer.are_instructions_cut() && length <= MAX_INSTRUCTIONS + CUT.len());
         let range = result.bytes().as_ptr_range();
-        for kept in [&peer.info, &peer.capabilities] {
-            assert!(kept.is_object() && !range.contains(&kept.bytes().as_ptr()));
+        for stored in [&peer.info, &peer.capabilities] {
+            assert!(stored.is_object() && !range.contains(&stored.bytes().as_ptr()));
         }
         for member in ["serverInfo", "capabilities"] {
             let large =

@@ -41,7 +41,7 @@ pub struct RequestId(Raw);
 impl RequestId {
     /// An id that Switchyard makes.
     pub fn from_u64(number: u64) -> Self {
-        Self(Raw::unsurveyed(Bytes::copy_from_slice(Decimal::default().write(number))))
+        Self(Raw::unindexed(Bytes::copy_from_slice(Decimal::default().write(number))))
     }
 
     /// Accepts a JSON string or integer; anything else (null, fractions, objects) is no id.
@@ -148,7 +148,7 @@ struct Envelope {
 
 impl Envelope {
     /// Records a member. If members have the same name, the first counts.
-    fn note(&mut self, name: &[u8], value: Range<usize>) {
+    fn record(&mut self, name: &[u8], value: Range<usize>) {
         let slot = match name {
             b"jsonrpc" => &mut self.jsonrpc,
             b"id" => &mut self.id,
@@ -161,14 +161,14 @@ impl Envelope {
         slot.get_or_insert(value);
     }
 
-    /// The message in `text`. `surveyed` is the start of an object whose members are known.
+    /// The message in `text`. `indexed` is the start of an object whose members are known.
     ///
     /// Some programs print every member that a message can have. A `null` in the place of `method`, `result` or `error`
     /// counts as a missing member. In calls of a server, so does a `null` in the place of `params` or `id`.
     fn message(
         mut self,
         text: &Bytes,
-        surveyed: Option<(usize, MemberIndex)>,
+        indexed: Option<(usize, MemberIndex)>,
         sender: MessageSource,
     ) -> Result<Message, ParseError> {
         let is_there = |range: &Range<usize>| text[range.clone()] != *b"null";
@@ -182,9 +182,9 @@ impl Envelope {
             self.params = self.params.filter(is_there);
             self.id = self.id.filter(is_there);
         }
-        let slice = |range: Range<usize>| Raw::unsurveyed(text.slice(range));
-        let payload = |range: Range<usize>| match surveyed {
-            Some((start, places)) if start == range.start => Raw::surveyed(text.slice(range), places),
+        let slice = |range: Range<usize>| Raw::unindexed(text.slice(range));
+        let payload = |range: Range<usize>| match indexed {
+            Some((start, places)) if start == range.start => Raw::indexed(text.slice(range), places),
             _ => slice(range),
         };
         let id = |range| RequestId::from_raw(slice(range)).ok_or(ParseError::Id);
@@ -222,13 +222,12 @@ impl Message {
     /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge. Its
     /// payload does not keep a buffer in memory that is much larger.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
-        let message =
-            Self::surveyed(bytes, MessageSource::Server).unwrap_or_else(|| match byte_order_mark::behind(
-                bytes,
-            ) {
+        let message = Self::indexed(bytes, MessageSource::Server).unwrap_or_else(|| {
+            match byte_order_mark::behind(bytes) {
                 Some(text) => Self::scanned(&text),
                 None => Self::scanned(bytes),
-            })?;
+            }
+        })?;
         Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
     }
 
@@ -243,8 +242,8 @@ impl Message {
         };
         match self {
             Self::Request(request) => Self::Request(Request { params: request.params.map(own), ..request }),
-            Self::Notification(said) => {
-                Self::Notification(Notification { params: said.params.map(own), ..said })
+            Self::Notification(notification) => {
+                Self::Notification(Notification { params: notification.params.map(own), ..notification })
             }
             Self::Response(Response { id, reply }) => {
                 let reply = reply.map(own).map_err(|error| {
@@ -262,7 +261,7 @@ impl Message {
     /// Optional members that are `null` are left out. Many languages print absent members so, and servers refuse them.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
         let mut message =
-            Self::surveyed(bytes, MessageSource::Client).unwrap_or_else(|| Self::judged(bytes))?;
+            Self::indexed(bytes, MessageSource::Client).unwrap_or_else(|| Self::judged(bytes))?;
         if let Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) =
             &mut message
             && let Some(without) = params.as_ref().and_then(absent::without_nulls)
@@ -273,12 +272,12 @@ impl Message {
     }
 
     /// Reads a common message in one pass; `None` if it is invalid or unusual.
-    fn surveyed(bytes: &Bytes, sender: MessageSource) -> Option<Result<Self, ParseError>> {
+    fn indexed(bytes: &Bytes, sender: MessageSource) -> Option<Result<Self, ParseError>> {
         let mut survey = Survey::new();
         survey.read(bytes)?;
         let mut envelope = Envelope::default();
         for (name, value) in survey.members(bytes) {
-            envelope.note(name, value);
+            envelope.record(name, value);
         }
         Some(envelope.message(bytes, survey.payload(), sender))
     }
@@ -306,7 +305,7 @@ impl Message {
         let mut envelope = Envelope::default();
         for member in raw.as_part().places() {
             let key = decode_key(&raw.bytes()[member.key]);
-            envelope.note(key.as_bytes(), member.value);
+            envelope.record(key.as_bytes(), member.value);
         }
         envelope.message(raw.bytes(), None, sender)
     }

@@ -47,7 +47,7 @@ fn ids_keep_type_and_spelling() {
 }
 
 #[test]
-fn what_is_not_a_message_is_refused_with_its_reason() {
+fn text_that_is_not_a_message_is_refused_with_its_reason() {
     let deep =
         format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":{}{}}}}}"#, "[".repeat(63), "]".repeat(63));
     for (text, code, part) in [
@@ -214,13 +214,13 @@ fn a_payload_of_a_server_does_not_keep_a_message_that_is_much_larger() {
             let value = format!(r#"{{"code":1,"message":"{}"}}"#, "y".repeat(size));
             let padding = if is_copied { padding.as_str() } else { "" };
             let text = Bytes::from(format!(r#"{{"jsonrpc":"2.0",{payload}:{value},"z":"{padding}"}}"#));
-            let kept = match Message::from_server(&text).expect("a message") {
+            let retained = match Message::from_server(&text).expect("a message") {
                 Message::Response(response) => response.reply.unwrap_or_else(|error| error.raw().clone()),
-                Message::Notification(said) => said.params.expect("it has some"),
+                Message::Notification(notification) => notification.params.expect("it has some"),
                 Message::Request(_) => unreachable!("it has no method and id"),
             };
-            assert_eq!(kept.as_str(), value);
-            let is_inside = text.as_ptr_range().contains(&kept.bytes().as_ptr());
+            assert_eq!(retained.as_str(), value);
+            let is_inside = text.as_ptr_range().contains(&retained.bytes().as_ptr());
             assert_eq!(is_inside, !is_copied, "{payload}, {size}");
         }
     }

@@ -83,8 +83,8 @@ pub fn claimed_version(params: Option<&Raw>) -> Option<Part<'_>> {
 /// Returns the least level of log lines in the `_meta` of a modern request, if it has one. The error is a
 /// value that is no level.
 pub fn level_in(meta: Part<'_>) -> Option<Result<LogLevel, Part<'_>>> {
-    let said = meta.get(LOG_LEVEL)?;
-    Some(said.text().and_then(|name| LogLevel::from_name(&name)).ok_or(said))
+    let level = meta.get(LOG_LEVEL)?;
+    Some(level.text().and_then(|name| LogLevel::from_name(&name)).ok_or(level))
 }
 
 /// Adapts `params` to a server of `era`.
@@ -97,7 +97,7 @@ pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw
     let changes = Changes::of(meta.as_part(), era, sender, token.map(|token| token.bytes().as_ref()));
     let mut dressed = Vec::with_capacity(meta.bytes().len() + changes.length());
     write_edited(&mut dressed, meta.as_part(), changes.all());
-    let dressed = Some(Raw::unsurveyed(Bytes::from(dressed)));
+    let dressed = Some(Raw::unindexed(Bytes::from(dressed)));
     let dressed = dressed.filter(|meta| era == Era::Modern || meta.bytes().as_ref() != EMPTY);
     match (params, dressed) {
         (Some(params), dressed) => Some(params.edit(&[("_meta", dressed.as_ref())])),
@@ -121,7 +121,7 @@ pub fn write_dressed(
     if params.and_then(|params| write_placed(out, params, era, sender, token)).is_some() {
         return;
     }
-    let token = token.map(|token| Raw::unsurveyed(Bytes::copy_from_slice(token)));
+    let token = token.map(|token| Raw::unindexed(Bytes::copy_from_slice(token)));
     if let Some(dressed) = dress(params, era, sender, token.as_ref()) {
         out.text.extend_from_slice(PARAMS);
         out.text.extend_from_slice(dressed.bytes());

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_not_copied_and_what_is_not_is_kept() {
+    fn known_method_is_not_copied_and_an_unknown_one_is_stored() {
         for name in KNOWN {
             assert!(name.bytes().all(|byte| byte.is_ascii_graphic()), "{name}");
             let method = Method::from(String::from(name).as_str());

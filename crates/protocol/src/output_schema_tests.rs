@@ -87,7 +87,7 @@ fn pointers_into_the_schema_follow_it() {
 }
 
 #[test]
-fn what_only_looks_like_a_pointer_stays() {
+fn text_that_only_looks_like_a_pointer_stays() {
     for schema in [
         r##"{"$ref":"#name"}"##,
         r#"{"$ref":"other.json#/a"}"#,
@@ -160,7 +160,7 @@ fn schema() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn whatever_is_wrapped_is_json_and_keeps_all_but_pointers(schema in schema()) {
+    fn any_wrapped_schema_is_json_and_keeps_all_but_pointers(schema in schema()) {
         let definition = Raw::of(&serde_json::json!({"name": "t", "outputSchema": schema}));
         if let Some(wrapped) = wrap_definition(&definition) {
             let wrapped = Raw::parse(wrapped.bytes()).expect("JSON");

@@ -45,7 +45,7 @@ impl Closed {
 
     /// The result alone.
     pub fn result(&self) -> Raw {
-        Raw::unsurveyed(self.0.slice(..self.0.len() - TAIL.len()))
+        Raw::unindexed(self.0.slice(..self.0.len() - TAIL.len()))
     }
 
     /// The length in bytes.
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_fits_its_room_and_an_unknown_id_is_null() {
+    fn printed_response_fits_its_buffer_and_an_unknown_id_is_null() {
         for (id, reply) in
             [(Some(RequestId::from_u64(1)), Ok(Raw::of(&2))), (None, Err(ErrorObject::new(3, "no")))]
         {

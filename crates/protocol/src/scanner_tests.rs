@@ -67,7 +67,7 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
 
 /// Checks that `object` and a copy of its bytes without recorded members have the same members.
 fn same(object: &Raw, levels: usize) -> Result<(), TestCaseError> {
-    let bare = Raw::unsurveyed(object.bytes().clone());
+    let bare = Raw::unindexed(object.bytes().clone());
     let members: Vec<_> = bare.members().collect();
     prop_assert_eq!(&object.members().collect::<Vec<_>>(), &members);
     prop_assert_eq!(object.get("is not there"), None);
@@ -213,7 +213,7 @@ fn both_ways_agree_wherever_a_message_is_cut_and_whatever_stands_in_it() {
 }
 
 #[test]
-fn what_is_nested_is_accepted_as_deep_as_may_be() {
+fn nesting_is_accepted_up_to_the_limit() {
     for (levels, accepted) in [(62, true), (63, false), (64, false), (70, false)] {
         for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
             let inner = if open == "[" { "" } else { "1" };
@@ -230,7 +230,7 @@ fn what_is_nested_is_accepted_as_deep_as_may_be() {
 
 /// Linear code reads each of these in seconds, quadratic code in minutes.
 #[test]
-fn nobody_makes_it_slow() {
+fn scan_stays_linear_on_hostile_input() {
     const MEBI: usize = 1 << 20;
     let members = |count: usize| {
         let members: Vec<_> = (0..count).map(|n| format!(r#""{n}":{n}"#)).collect();

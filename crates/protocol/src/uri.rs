@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_put_in_comes_out(
+        fn uri_parts_survive_a_round_trip(
             uri in prop_oneof![any::<String>(), "[a-z+.1-]{0,6}:?/{0,3}[a-z:/{}?#%+]{0,12}"],
             owner in "[A-Za-z0-9._-]{1,12}",
         ) {

@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn initialize_never_ends_in_the_modern_era() {
-        for (asked, answered) in [
+        for (requested, answered) in [
             ("2024-11-05", Version::V2024_11_05),
             ("2025-06-18", Version::V2025_06_18),
             ("2026-07-28", Version::V2025_11_25),
             ("1999-01-01", Version::V2025_11_25),
             ("", Version::V2025_11_25),
         ] {
-            assert_eq!(Version::negotiate(asked), answered, "{asked}");
+            assert_eq!(Version::negotiate(requested), answered, "{requested}");
         }
     }
 

@@ -100,7 +100,7 @@ fn aliases_and_merge_keys_are_resolved() {
 }
 
 #[test]
-fn what_is_not_one_plain_document_is_refused() {
+fn input_that_is_not_one_plain_document_is_refused() {
     assert!(read("a: !env X\n").0.contains(".a@1:1 1:9 unusable"));
     bad(
         "a: 1\nb: {c: 1, c: 2}\na: 3\n",

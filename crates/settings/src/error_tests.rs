@@ -51,7 +51,7 @@ fn a_value_of_many_lines_shows_none_of_them() {
 }
 
 #[test]
-fn what_is_behind_broken_syntax_is_hidden() {
+fn text_behind_broken_syntax_is_hidden() {
     let text = "a: 1\nb: [s1, s2: s3: s4\nc: \"s5\n";
     let tokens = document::parse(text, &Problems::default()).tokens;
     let source = Source { file: "f", text, tokens: &tokens };

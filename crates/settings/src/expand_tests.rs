@@ -92,7 +92,7 @@ fn references_become_their_values() {
 }
 
 #[test]
-fn what_is_shown_has_defaults_and_no_values() {
+fn shown_reference_has_defaults_and_no_values() {
     for (text, expected) in [
         ("${A:-default}/$A/$$", "${A:-default}/$A/$"),
         ("http://${NONE:-localhost}:${EMPTY:-80}/${EMPTY}", "http://localhost:80/${EMPTY}"),

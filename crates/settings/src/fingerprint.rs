@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_does_not_count() {
+    fn excluded_member_does_not_change_the_fingerprint() {
         let without = |value: Value| Fingerprint::without(&Node::from(value), &["key", "other"]);
         assert_eq!(without(json!({"a": 1, "key": 2})), of(json!({"a": 1})));
         assert_eq!(without(json!({"key": 2, "other": 3})), Fingerprint::ABSENT);

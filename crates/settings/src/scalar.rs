@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_schema() {
+    fn plain_scalars_follow_the_core_schema() {
         let kind = |text: &str| match plain(text) {
             Value::Null => "null".to_owned(),
             Value::Bool(value) => format!("bool {value}"),

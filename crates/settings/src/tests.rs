@@ -280,7 +280,7 @@ fn a_reference_may_stand_for_a_number_or_a_boolean() {
 }
 
 #[test]
-fn what_a_reference_expands_to_is_in_no_problem() {
+fn expanded_value_appears_in_no_problem() {
     let node = reference("${TOKEN}", "canary");
     let found = problems_of(&node, |setting| {
         setting.integer(0..=1_u8);
@@ -321,7 +321,7 @@ fn a_secret_is_not_quoted_even_where_its_type_is_wrong() {
 }
 
 #[test]
-fn what_is_already_reported_is_not_reported_again() {
+fn problem_is_not_reported_twice() {
     let node = Node::from(Value::Map(vec![Entry {
         key: "url".into(),
         key_mark: Mark::START,

@@ -49,7 +49,7 @@ impl Fault {
 
 /// One received request.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Last segment of the path.
     pub route: String,
     /// The `Authorization` header.
@@ -63,7 +63,7 @@ struct State {
     techniques: Vec<String>,
     key: Option<String>,
     faults: Vec<(String, Fault)>,
-    seen: Vec<Seen>,
+    seen: Vec<ReceivedRequest>,
 }
 
 /// A running bridge. It stops when this value is dropped. [`Bridge::kill`] keeps its state.
@@ -110,7 +110,7 @@ impl Bridge {
     }
 
     /// Returns all requests since the start.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         self.state().seen.clone()
     }
 
@@ -138,7 +138,7 @@ async fn answer(Shared(state): Shared<Arc<Mutex<State>>>, request: Request) -> R
     let body = String::from_utf8_lossy(&body).into_owned();
     let fault = {
         let mut state = state.lock().expect("no handler panicked");
-        state.seen.push(Seen {
+        state.seen.push(ReceivedRequest {
             route: route.clone(),
             authorization: authorization.clone(),
             body: body.clone(),

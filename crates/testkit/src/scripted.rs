@@ -29,7 +29,7 @@ pub enum Step {
 
 /// One request as it arrived.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Which connection, counted from 0.
     pub connection: usize,
     /// `POST /mcp`.
@@ -39,7 +39,7 @@ pub struct Seen {
     pub body: Raw,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -61,13 +61,13 @@ impl Seen {
     }
 }
 
-type Script = dyn Fn(&Seen) -> Vec<Step> + Send + Sync;
+type Script = dyn Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync;
 
 /// A running server. It ends with this value.
 pub struct TestServer {
     /// Its endpoint.
     pub url: Url,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// One message each time a client leaves a connection that hangs.
     pub left: mpsc::Receiver<()>,
     /// Permits for [`Step::Wait`].
@@ -80,7 +80,7 @@ impl TestServer {
     ///
     /// # Panics
     /// If no port is free.
-    pub async fn new(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    pub async fn new(script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
         let (seen, tasks) = (Arc::new(Mutex::new(Vec::new())), Shutdown::new());
@@ -108,7 +108,7 @@ impl TestServer {
     ///
     /// # Panics
     /// If a connection panicked.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().expect("lock").clone()
     }
 
@@ -116,10 +116,10 @@ impl TestServer {
     ///
     /// # Panics
     /// If that takes longer than 20 s.
-    pub async fn saw(&self, count: usize, wanted: impl Fn(&Seen) -> bool) -> Seen {
+    pub async fn saw(&self, count: usize, wanted: impl Fn(&ReceivedRequest) -> bool) -> ReceivedRequest {
         let begun = std::time::Instant::now();
         loop {
-            let found: Vec<Seen> = self.seen().into_iter().filter(|seen| wanted(seen)).collect();
+            let found: Vec<ReceivedRequest> = self.seen().into_iter().filter(|seen| wanted(seen)).collect();
             if found.len() >= count {
                 return found[count - 1].clone();
             }
@@ -138,7 +138,7 @@ impl Drop for TestServer {
 struct Peer {
     connection: usize,
     script: Arc<Script>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     left: mpsc::Sender<()>,
     go: Arc<tokio::sync::Semaphore>,
 }
@@ -178,7 +178,7 @@ impl Peer {
     }
 }
 
-async fn read(connection: usize, stream: &mut BufReader<TcpStream>) -> Option<Seen> {
+async fn read(connection: usize, stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
     let mut line = String::new();
     if stream.read_line(&mut line).await.ok()? == 0 {
         return None;
@@ -195,7 +195,7 @@ async fn read(connection: usize, stream: &mut BufReader<TcpStream>) -> Option<Se
     stream.read_exact(&mut body).await.ok()?;
     let body = if body.is_empty() { Raw::of(&()) } else { Raw::parse(&body.into()).expect("we send JSON") };
     let line = line.trim().trim_end_matches(" HTTP/1.1").to_owned();
-    Some(Seen { connection, line, headers, body })
+    Some(ReceivedRequest { connection, line, headers, body })
 }
 
 /// A whole answer.
@@ -210,7 +210,7 @@ pub fn json(status: u16, body: &str) -> Step {
 }
 
 /// The result of `seen`.
-pub fn result(seen: &Seen, result: &str) -> Step {
+pub fn result(seen: &ReceivedRequest, result: &str) -> Step {
     json(200, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.id()))
 }
 

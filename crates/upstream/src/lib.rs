@@ -221,10 +221,10 @@ impl Upstream {
     /// Returns the status of the server.
     pub fn status(&self) -> Status {
         let reported = self.stats.reported();
-        let (last_error, failed_at) = reported.error.unzip();
+        let (last_error, last_error_ago) = reported.error.map(|(text, at)| (text, at.elapsed())).unzip();
         let (offer, starting) = (reported.offer.as_deref(), self.starting());
         let connections = self.pool.live();
-        Status {
+        let status = Status {
             server: Arc::clone(&self.config.name),
             is_well: matches!(reported.state, State::Ready | State::Idle),
             state: match reported.state {
@@ -237,7 +237,7 @@ impl Upstream {
             },
             starting,
             last_error,
-            last_error_ago: failed_at.map(|at| at.elapsed()),
+            last_error_ago,
             answers_errors: self.stats.answers_errors(),
             remembered_ago: reported.remembered_at.map(remembered::age),
             seen_ago: self.stats.seen_ago(),
@@ -253,7 +253,8 @@ impl Upstream {
             problems: self.problems(offer),
             signs: self.signs().all(),
             counters: self.stats.counters(),
-        }
+        };
+        status.without_past_error()
     }
 
     /// Returns the id of this `Upstream`, which no other in the program has. It shows that a late [`Update`]

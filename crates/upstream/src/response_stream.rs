@@ -30,7 +30,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::deadline::Moves;
 use super::error::Error;
-use json::envelope_stream::{self, Splice};
+use json::envelope_stream::{self, EnvelopeEdit};
 use json::{Fault, Raw};
 use protocol::Reply;
 use runtime::memory::{self, Account, Charge, ChargeKind, SMALL};
@@ -103,7 +103,7 @@ pub struct ResponseStream {
     first_parts: VecDeque<Bytes>,
     /// None after the end, or after the stream was cut.
     source: Option<Source>,
-    splice: Splice,
+    edit: EnvelopeEdit,
     /// Longest message in bytes, and how many bytes may still arrive.
     limit: usize,
     left: usize,
@@ -121,10 +121,10 @@ pub struct ResponseStream {
 
 impl ResponseStream {
     /// Streams the rest of a response from `source`, at most `left` bytes of it. `first_parts` has the parts that
-    /// `splice` has already returned. A message has at most `limit` bytes.
+    /// `edit` has already returned. A message has at most `limit` bytes.
     pub(super) fn new(
         source: Source,
-        splice: Splice,
+        edit: EnvelopeEdit,
         mut first_parts: VecDeque<Bytes>,
         room: (usize, usize),
     ) -> Self {
@@ -133,7 +133,7 @@ impl ResponseStream {
         Self {
             first_parts,
             source: Some(source),
-            splice,
+            edit,
             limit,
             left,
             clock: Clock::of(READER_LIMIT),
@@ -199,7 +199,7 @@ impl ResponseStream {
     pub fn arrived(&mut self) -> Option<(Bytes, Bytes)> {
         let is_here = self.first_parts.len() == 1 && self.source.as_ref()?.is_end_stream();
         // If the response is invalid, the next read returns the error.
-        let ending = self.splice.finish().ok().filter(|_| is_here)?;
+        let ending = self.edit.finish().ok().filter(|_| is_here)?;
         let result = self.first_parts.pop_front()?;
         self.end(&Ok(()));
         Some((result, ending))
@@ -260,13 +260,13 @@ impl ResponseStream {
     /// Returns the part of the result in `piece`, or the ending if there is no piece.
     fn taken(&mut self, piece: Option<Bytes>) -> Result<Bytes, Error> {
         let Some(piece) = piece else {
-            let ending = self.splice.finish().map_err(malformed)?;
+            let ending = self.edit.finish().map_err(malformed)?;
             self.end(&Ok(()));
             return Ok(ending);
         };
         self.work.charge(piece.len());
         self.left = self.left.checked_sub(piece.len()).ok_or(Error::TooLarge { limit: self.limit })?;
-        self.splice.take(&piece).map_err(malformed)
+        self.edit.take(&piece).map_err(malformed)
     }
 
     /// Returns the next bytes, or none at the end.

@@ -46,10 +46,10 @@ async fn the_parts_are_the_result() {
 
 /// A flow of which all that comes has come, and was taken.
 fn arrived(text: &'static str) -> ResponseStream {
-    let mut splice = Splice::new(7, TERMS);
-    let taken = splice.take(&Bytes::from_static(text.as_bytes())).expect("a result");
+    let mut edit = EnvelopeEdit::new(7, TERMS);
+    let taken = edit.take(&Bytes::from_static(text.as_bytes())).expect("a result");
     let nothing = Empty::new().map_err(|never: Infallible| match never {});
-    ResponseStream::new(Box::new(nothing), splice, VecDeque::from([taken]), (CAP, CAP))
+    ResponseStream::new(Box::new(nothing), edit, VecDeque::from([taken]), (CAP, CAP))
 }
 
 #[tokio::test(start_paused = true)]

@@ -88,7 +88,7 @@ pub struct Status {
     pub(super) is_well: bool,
     /// The start of its process, if one is under way.
     pub starting: Option<Starting>,
-    /// The last failure as text. It stays after the server recovered.
+    /// The last failure as text, until the server is healthy and has answered after it.
     pub last_error: Option<String>,
     /// The time since the last failure.
     pub last_error_ago: Option<Duration>,
@@ -125,6 +125,13 @@ pub struct Status {
 }
 
 impl Status {
+    /// Removes an error that is over.
+    pub(super) fn without_past_error(self) -> Self {
+        let is_over = self.is_healthy()
+            && self.seen_ago.zip(self.last_error_ago).is_some_and(|(seen, failed)| seen < failed);
+        if is_over { Self { last_error: None, last_error_ago: None, ..self } } else { self }
+    }
+
     /// Whether it is ready or idle, or starts because it is needed again, calls pass, and the last request was not answered with HTTP 500 or more.
     pub fn is_healthy(&self) -> bool {
         self.is_well && self.breaker.state == breaker::State::Closed && !self.answers_errors

@@ -32,7 +32,7 @@ pub struct EventFilter {
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
     /// Only calls that ended so.
-    #[arg(long, value_parser = ["ok", "tool_error", "failed", "cancelled"])]
+    #[arg(long, value_parser = ["ok", "tool_error", "rpc_error", "failed", "cancelled"])]
     outcome: Option<String>,
 }
 
@@ -118,7 +118,8 @@ fn line(event: &str, data: &Raw) -> Option<String> {
             let attempts = if attempts > 1 { format!("{attempts} attempts") } else { String::new() };
             let arguments = data.get("arguments");
             let arguments = arguments.as_ref().map_or("", Raw::as_str).into();
-            let rest = [text("principal"), text("client"), text("code"), attempts.into(), arguments];
+            let rest =
+                [text("principal"), text("client"), text("code"), attempts.into(), text("error"), arguments];
             let rest: Vec<_> = rest.iter().filter(|text| !text.is_empty()).map(AsRef::as_ref).collect();
             let line = format!(
                 "{time}  {outcome:<10}  {duration:>9.1} ms  {server}  {tool}  {rest}",
@@ -157,10 +158,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_call_and_a_new_state_are_one_line_each() {
+    fn ended_call_and_new_state_are_one_line_each() {
         let shown = |event, data: &str| line(event, &Raw::parse(&data.to_owned().into()).expect("JSON"));
-        let call = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","outcome":"failed","code":"timeout","duration_ms":12.345}"#;
-        let expected = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout";
+        let call = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","outcome":"failed","code":"timeout","error":"no answer","duration_ms":12.345}"#;
+        let expected = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout  no answer";
         assert_eq!(shown("call_ended", call).as_deref(), Some(expected));
         assert_eq!(shown("call_started", call), None);
         let event = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","client":"ide/1","outcome":"ok","code":null,"duration_ms":12.345,"attempts":[{},{}],"arguments":{"a":1}}"#;

@@ -27,7 +27,7 @@ pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>
             Cell::new(if is_healthy(server) { "yes" } else { "no" }),
             Cell::new(&latency),
             Cell::new(&or_dash(text(server, "last_seen"))),
-            Cell::new(&or_dash(text(server, "last_error"))),
+            Cell::new(&last_error(server)),
         ]
     }));
     screen.note(&format!("{}: {overall}, {}", remote.origin(), how_many_are_healthy(&servers)))?;
@@ -210,7 +210,7 @@ pub(super) fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), RemoteErro
 
 fn table_of(servers: &[Raw]) -> Table {
     let mut table =
-        Table::new(&["SERVER", "STATE", "BREAKER", "TOOLS", "CALLS", "FAILURES", "TRANSPORT", "TARGET"]);
+        Table::new(&["SERVER", "STATE", "BREAKER", "TOOLS", "CALLS", "ERRORS", "TRANSPORT", "TARGET"]);
     table.rows.extend(servers.iter().map(|server| {
         let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
         let target = ["url", "command", "builtin"].iter().find_map(|member| server.text(member));
@@ -225,7 +225,7 @@ fn table_of(servers: &[Raw]) -> Table {
             },
             Cell::new(&number(server, "tool_count")),
             Cell::new(&number(&counters, "calls")),
-            Cell::new(&number(&counters, "failures")),
+            Cell::new(&share_of_errors(&counters)),
             Cell::new(&text(server, "transport")),
             Cell::new(&target.unwrap_or_default()),
         ]
@@ -245,6 +245,27 @@ fn breakers_of(breakers: &[Raw]) -> Table {
         ]
     }));
     table
+}
+
+/// How many calls failed on the way, were answered with a JSON-RPC error, or ended with the error of a tool.
+pub(super) fn errors(counters: &Raw) -> u64 {
+    let kinds = ["failures", "rpc_errors", "tool_errors"];
+    kinds.iter().map(|kind| counters.get_as(kind).unwrap_or(0_u64)).sum()
+}
+
+/// Those calls, and their share of all.
+fn share_of_errors(counters: &Raw) -> String {
+    let (errors, calls) = (errors(counters), counters.get_as("calls").unwrap_or(0_u64));
+    match (errors * 1_000).checked_div(calls) {
+        Some(share) if errors > 0 => format!("{errors} ({}.{} %)", share / 10, share % 10),
+        _ => errors.to_string(),
+    }
+}
+
+/// The last error of a server, and when it was.
+pub(super) fn last_error(server: &Raw) -> String {
+    let at = server.text("last_error_at").map_or(String::new(), |at| format!("{at}  "));
+    or_dash(format!("{at}{}", text(server, "last_error")))
 }
 
 pub(super) fn elements(document: &Raw, member: &str) -> Result<Vec<Raw>, RemoteError> {

@@ -186,5 +186,5 @@ pub(super) fn plain(value: &Raw) -> String {
 /// Returns a JSON array of these values.
 pub(super) fn list_of(values: &[Raw]) -> Raw {
     let texts: Vec<_> = values.iter().map(Raw::as_str).collect();
-    Raw::unsurveyed(format!("[{}]", texts.join(",")).into())
+    Raw::unindexed(format!("[{}]", texts.join(",")).into())
 }

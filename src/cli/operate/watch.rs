@@ -14,13 +14,13 @@ use tokio::time::sleep;
 
 use super::super::remote::{Remote, RemoteError};
 use super::screen::{Screen, View};
-use super::servers::{elements, how_many_are_healthy, is_healthy, names, number, or_dash, text};
+use super::servers::{elements, errors, how_many_are_healthy, is_healthy, last_error, names, number, text};
 use super::table::{Cell, Table};
 use json::Raw;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The calls and failures of each server since the gateway started, at one moment.
+/// The calls and errors of each server since the gateway started, at one moment.
 struct Sample {
     at: Instant,
     counts: HashMap<String, [u64; 2]>,
@@ -61,7 +61,7 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
         "STATE",
         "BREAKER",
         "CALLS/S",
-        "FAILURES/S",
+        "ERRORS/S",
         "RUNNING",
         "WAITING",
         "TOOLS",
@@ -72,7 +72,7 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
     servers.sort_by_key(|server| is_healthy(server));
     for server in servers {
         let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
-        let counts = ["calls", "failures"].map(|member| counters.get_as(member).unwrap_or(0_u64));
+        let counts = [counters.get_as("calls").unwrap_or(0_u64), errors(&counters)];
         let old = before.and_then(|before| Some((before.at, *before.counts.get(&text(server, "name"))?)));
         let rate = |at: usize| {
             old.map_or("-".to_owned(), |(since, old)| {
@@ -84,8 +84,7 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
             })
         };
         let figures = [rate(0), rate(1), number(server, "running_calls"), number(server, "waiting_calls")];
-        let totals =
-            [number(server, "tool_count"), counts[0].to_string(), or_dash(text(server, "last_error"))];
+        let totals = [number(server, "tool_count"), counts[0].to_string(), last_error(server)];
         let states = [
             Cell::new(&text(server, "name")),
             Cell::state(&text(server, "state")),

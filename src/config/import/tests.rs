@@ -176,7 +176,7 @@ fn one_that_can_not_be_taken_over_is_named_and_costs_no_other() {
 }
 
 #[test]
-fn what_is_not_taken_over_is_said() {
+fn omitted_settings_are_reported() {
     let found = of(&json!({
         "a": {"command": "npx", "x\ny": 1, "envFile": ".env", "url": null, "disabled": "yes"},
         "b": {"url": "http://a", "headers": {"mcp-version": "1", "X": "${A:-$b}"}},

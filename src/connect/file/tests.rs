@@ -142,7 +142,7 @@ fn read_only_files_are_not_replaced() {
 }
 
 #[test]
-fn what_is_no_text_file_is_refused() {
+fn file_that_is_not_text_is_refused() {
     let (folder, path) = file("");
     let reason = |path: &Path| Snapshot::read(path).expect_err("refused").to_string();
     assert!(reason(folder.path()).contains("not a regular file"), "{}", reason(folder.path()));

@@ -121,7 +121,7 @@ fn routes(runs: Arc<Mutex<Runs>>) -> Router {
 
 /// RULES R1: 10,000 calls while their server is killed and restarted 50 times.
 #[tokio::test]
-async fn what_an_http_server_acknowledged_before_it_was_killed_ran_once() {
+async fn call_acknowledged_by_an_http_server_before_it_was_killed_ran_once() {
     let runs = Arc::new(Mutex::new(Runs::new()));
     let mut served = Served::start(routes(Arc::clone(&runs)));
     let registry = Registry::new()
@@ -154,7 +154,7 @@ fn recorded(record: &Path, runs: &mut Runs) {
 /// RULES R2: 10,000 calls while 50 children are killed, each of them once. The pauses before restarts of one
 /// child grow (R20), so a single child is not enough.
 #[tokio::test]
-async fn what_a_child_acknowledged_before_it_was_killed_ran_once_and_it_is_back_soon() {
+async fn call_acknowledged_by_a_child_before_it_was_killed_ran_once_and_it_is_back_soon() {
     let folder = tempfile::tempdir().expect("a folder");
     let record = |child: usize| folder.path().join(format!("record-{child}"));
     let registry = (0..ENDS).fold(Registry::new(), |registry, child| {

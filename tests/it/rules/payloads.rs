@@ -112,7 +112,7 @@ fn nothing_ran(folder: &Path) {
 
 /// RULES S20: payloads through every route of the API: none is run, and no program starts but the one that was there.
 #[tokio::test]
-async fn what_comes_in_through_the_api_is_never_run() {
+async fn input_of_the_api_is_never_run_as_a_command() {
     let (harmless, folder) = (PAYLOADS.iter().filter(|payload| !is_dangerous(payload)), tempfile::tempdir());
     assert_eq!(harmless.collect::<Vec<_>>(), Vec::<&&str>::new(), "a shell would run all of them");
     let record = folder.as_ref().expect("a folder").path().join("record");
@@ -132,7 +132,7 @@ async fn what_comes_in_through_the_api_is_never_run() {
 /// RULES S20: the same payloads as arguments, variables and names in the configuration file, through reloads. Each
 /// reaches its program unchanged, and a payload in place of a program is not started.
 #[tokio::test]
-async fn what_a_registry_file_says_is_no_shell_text() {
+async fn configured_command_is_not_run_by_a_shell() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = Gateway::of(&Registry::new()).start().await;
     for (turn, payloads) in PAYLOADS.chunks(5).enumerate() {

@@ -243,7 +243,7 @@ impl Asker<'_> {
 /// 10,000 policies with random rules of servers. Each policy is tried with all roles in both eras, at the
 /// endpoint of all servers and at those of single ones.
 #[tokio::test(start_paused = true)]
-async fn what_is_listed_can_be_called_and_nothing_else() {
+async fn listed_tools_can_be_called_and_no_others() {
     let mut random = StdRng::seed_from_u64(7);
     let (mut policies, mut calls) = (0, 0);
     while policies < 10_000 {

@@ -198,7 +198,7 @@ async fn reasons(gateway: &Running, count: usize) -> Vec<(String, String)> {
 /// RULES S19: over 120 forms of URLs, each as the endpoint that an HTTP+SSE server names and as the metadata of a
 /// server that refuses Switchyard. None is connected to.
 #[tokio::test]
-async fn what_a_server_names_is_not_connected_to() {
+async fn url_named_by_a_server_is_not_connected_to() {
     let elsewhere = Elsewhere::start();
     let (served, forms) = serve(|own| forms(elsewhere.port, own));
     let forms = forms.get().expect("set");

@@ -1,6 +1,6 @@
 //! Servers that answer as the specification asks, apart from what a test changes, over HTTP and as a shell script.
 
-use testkit::scripted::{Seen, Step, TestServer, json, result};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, json, result};
 
 use super::Registry;
 
@@ -9,12 +9,12 @@ const TOOLS: &str = r#"{"tools":[{"name":"odd","inputSchema":{"type":"object"}},
 const TEXT: &str = r#"{"content":[{"type":"text","text":"hi"}]}"#;
 
 /// A legacy server over HTTP, without sessions unless `odd` gives them. `odd` may answer a request first.
-pub async fn http(odd: impl Fn(&Seen) -> Option<Vec<Step>> + Send + Sync + 'static) -> TestServer {
+pub async fn http(odd: impl Fn(&ReceivedRequest) -> Option<Vec<Step>> + Send + Sync + 'static) -> TestServer {
     TestServer::new(move |seen| odd(seen).unwrap_or_else(|| vec![usual(seen)])).await
 }
 
 /// The usual answer.
-pub fn usual(seen: &Seen) -> Step {
+pub fn usual(seen: &ReceivedRequest) -> Step {
     match usual_result(seen) {
         Some(text) => result(seen, text),
         None if seen.line.starts_with("GET") => json(405, ""),
@@ -27,7 +27,7 @@ pub fn usual(seen: &Seen) -> Step {
 }
 
 /// The result of the usual answer; `None` where it has none.
-pub fn usual_result(seen: &Seen) -> Option<&'static str> {
+pub fn usual_result(seen: &ReceivedRequest) -> Option<&'static str> {
     Some(match seen.method().as_str() {
         "initialize" => INITIALIZED,
         "ping" => "{}",

@@ -49,7 +49,7 @@ pub(super) struct Size {
 }
 
 /// The result of looking for an entry.
-pub(super) enum Found {
+pub(super) enum Lookup {
     /// There is no such entry.
     Missing,
     /// It does not open.
@@ -93,12 +93,12 @@ impl Container {
     }
 
     /// Looks for `entry` under each of `keys`.
-    pub(super) fn find(&self, keys: &[Arc<VaultKey>], entry: &Entry) -> Found {
+    pub(super) fn find(&self, keys: &[Arc<VaultKey>], entry: &Entry) -> Lookup {
         let name = entry.encoded();
         let sealed = keys.iter().find_map(|key| Some((key, self.entries.get(&key.id(&name))?)));
-        let Some((key, sealed)) = sealed else { return Found::Missing };
+        let Some((key, sealed)) = sealed else { return Lookup::Missing };
         let value = sealed.split_once(SEPARATOR).and_then(|(_, value)| key.open(&of_value(&name), value));
-        value.map_or(Found::Damaged, Found::Value)
+        value.map_or(Lookup::Damaged, Lookup::Value)
     }
 
     /// The entries with the times at which they were set, and the number of entries that do not open.

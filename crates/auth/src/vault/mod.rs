@@ -34,7 +34,7 @@ pub use error::Error;
 pub use lease::Lease;
 pub use shares::Share;
 
-use container::{Container, Found};
+use container::{Container, Lookup};
 use keys::VaultKey;
 
 /// Limit of entries.
@@ -52,7 +52,7 @@ const FILE_NAME: &str = "vault.json";
 const KEY_FILE_NAME: &str = "vault.key";
 
 /// Time to wait for another process that writes the vault.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// The file and the keys of a vault.
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ impl Vault {
             configured,
             read: Mutex::default(),
             turn: Arc::default(),
-            patience: PATIENCE,
+            patience: LOCK_WAIT,
         })
     }
 
@@ -142,9 +142,9 @@ impl Vault {
     pub fn get(&self, entry: &Entry) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let Some(content) = self.content()? else { return Ok(None) };
         match content.container.find(&content.keys, entry) {
-            Found::Missing => Ok(None),
-            Found::Value(value) => Ok(Some(value)),
-            Found::Damaged => {
+            Lookup::Missing => Ok(None),
+            Lookup::Value(value) => Ok(Some(value)),
+            Lookup::Damaged => {
                 Err(Error::DamagedEntry { path: self.path.clone(), entry: Box::new(entry.clone()) })
             }
         }

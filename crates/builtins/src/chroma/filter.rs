@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_is_written_as_chroma_takes_it() {
+    fn filter_is_written_as_chroma_takes_it() {
         for (conditions, written) in [
             (json!({}), None),
             (json!({"lang": "en"}), Some(json!({"lang": {"$eq": "en"}}))),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chroma_would_refuse_is_refused_with_what_to_write() {
+    fn filter_that_chroma_would_refuse_is_refused_with_what_to_write() {
         let deep = (0..20).fold(json!({"a": 1}), |inner, _| json!({"$and": [inner]}));
         for (conditions, says) in [
             (json!({"a": {"$regexp": "x"}}), "`$regexp` of `a` is no operator; there are $eq, $ne"),
@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_passes_is_written_well(conditions in hostile::filters()) {
+        fn accepted_filters_are_written_well(conditions in hostile::filters()) {
             if let Some(Ok(Some(written))) = conditions.as_object().map(filter) {
                 prop_assert!(is_written_well(&written), "{}", written);
             }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chroma_keeps_passes_as_it_is() {
+    fn metadata_that_chroma_stores_passes_unchanged() {
         let good =
             json!({"a": "x", "b": 1, "c": 1.5, "d": true, "e": ["x", "y"], "title": "T", "source": "wiki"});
         assert_eq!(of(good.clone(), Subject::Document), Ok(good));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_would_lose_or_choke_on_is_refused_by_its_key() {
+    fn metadata_that_chroma_would_lose_or_refuse_is_refused_by_its_key() {
         let many: Map<_, _> = (0..65).map(|at| (format!("k{at}"), json!(1))).collect();
         for (said, says) in [
             (json!({"a": {"b": 1}}), "Metadata is flat"),

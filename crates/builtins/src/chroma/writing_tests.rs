@@ -50,7 +50,7 @@ fn numbers(mut seed: u64) -> impl Iterator<Item = u64> {
 const VERSIONS: [(usize, usize); 4] = [(0, 3), (1, 1), (2, 4), (3, 9)];
 
 #[tokio::test]
-async fn who_searches_during_updates_finds_one_whole_version_in_any_order_of_requests() {
+async fn search_during_updates_finds_one_whole_version_in_any_order_of_requests() {
     let fixture = Fixture::new().await;
     fixture.ask("create_collection", json!({"name": "docs"})).await;
     let letters = || Arc::clone(&fixture.letters) as Arc<dyn Embedding>;
@@ -159,7 +159,7 @@ async fn a_deletion_that_was_cut_off_at_any_request_leaves_nothing_after_the_nex
 }
 
 #[tokio::test]
-async fn what_was_never_finished_hides_nothing_and_costs_a_few_queries() {
+async fn unfinished_update_hides_nothing_and_costs_a_few_queries() {
     let fixture = Fixture::new().await;
     fixture.ask("create_collection", json!({"name": "docs"})).await;
     let old = add(&fixture.ours, &text(0, 3)).await;

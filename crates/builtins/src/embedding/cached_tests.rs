@@ -34,7 +34,7 @@ async fn another_place_is_another_model() {
 }
 
 #[tokio::test]
-async fn what_one_model_made_is_not_given_for_another() {
+async fn vector_of_one_model_is_not_returned_for_another() {
     let store = Store::open(&Config::default());
     let other = Arc::new(Counting { model: "other", dimension: 3.into(), ..Counting::default() });
     for inner in [&Counting::of(3), &other] {
@@ -44,7 +44,7 @@ async fn what_one_model_made_is_not_given_for_another() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_model_that_has_changed_is_dropped() {
+async fn cached_vectors_of_a_changed_model_are_dropped() {
     let (inner, store) = (Counting::of(3), Store::open(&Config::default()));
     cached(&inner, "here", &store).embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
     *inner.dimension.lock().expect("lock") = 5;
@@ -89,7 +89,7 @@ fn only_nearly_the_same_direction_is_the_same() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_wrote_is_not_a_vector() {
+async fn foreign_data_in_the_cache_is_not_a_vector() {
     let (inner, store) = (Counting::of(3), Store::open(&Config::default()));
     let cached = cached(&inner, "here", &store);
     for (text, bytes) in [("a", &b"12345"[..]), ("b", b""), ("c", &f32::NAN.to_le_bytes())] {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_openais_own_service() {
+    fn default_service_is_openai() {
         let options = openai(json!({"provider": "openai", "api_key": "sk-1"}));
         assert_eq!(options.url.as_str(), OPENAI_URL);
         assert_eq!((options.model.as_str(), options.dimensions, options.batch), (OPENAI_MODEL, None, 128));

@@ -42,7 +42,10 @@ async fn texts_go_in_batches_and_vectors_come_in_their_order() {
     assert_eq!(vectors, requested.iter().map(|text| vector(text, 4)).collect::<Vec<_>>());
     assert_eq!(remote.dimension(), Some(4));
     let seen = service.seen();
-    assert_eq!(seen.iter().map(super::super::testing::Seen::inputs).collect::<Vec<_>>(), [3, 3, 1]);
+    assert_eq!(
+        seen.iter().map(super::super::testing::ReceivedRequest::inputs).collect::<Vec<_>>(),
+        [3, 3, 1]
+    );
     assert!(seen[0].head.starts_with("POST /v1/embeddings HTTP/1.1"), "{}", seen[0].head);
     assert!(seen[0].head.contains("authorization: Bearer sk-canary"));
     assert_eq!(seen[0].body["model"], "m");
@@ -75,7 +78,7 @@ async fn an_empty_text_is_never_sent() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_three_times() {
+async fn transient_failure_is_tried_again_three_times() {
     let now = "retry-after: 0\r\n";
     let service = Service::new(vec![
         Answer::Gone,
@@ -94,7 +97,7 @@ async fn what_may_pass_is_tried_again_three_times() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_pause_that_is_longer_than_the_deadline() {
+async fn pause_longer_than_the_deadline_is_not_waited_for() {
     for (pause, deadline) in [("retry-after: 25\r\n", 20), ("retry-after: 3600\r\n", 9_999)] {
         let service = Service::new(vec![busy(pause)]).await;
         let deadline = Instant::now() + Duration::from_secs(deadline);
@@ -193,7 +196,10 @@ async fn many_long_vectors_are_asked_for_in_parts() {
         .expect("it needs no key");
     let requested = texts(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
     assert_eq!(remote.embed(&requested, soon()).await.expect("vectors").len(), 9);
-    assert_eq!(service.seen().iter().map(super::super::testing::Seen::inputs).collect::<Vec<_>>(), [8, 1]);
+    assert_eq!(
+        service.seen().iter().map(super::super::testing::ReceivedRequest::inputs).collect::<Vec<_>>(),
+        [8, 1]
+    );
 }
 
 /// By hand: where the variable `SWITCHYARD_EMBEDDINGS` has the URL of a service with all-MiniLM-L6-v2.

@@ -41,12 +41,12 @@ pub(super) enum Answer {
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub(super) head: String,
     pub(super) body: Value,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(super) fn inputs(&self) -> usize {
         self.body["input"].as_array().map_or(0, Vec::len)
     }
@@ -55,7 +55,7 @@ impl Seen {
 /// A service at a real socket. After the end of its script it repeats the last response.
 pub(super) struct Service {
     pub(super) url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     tasks: Shutdown,
 }
 
@@ -75,7 +75,7 @@ impl Service {
         Self { url, seen, tasks }
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().expect("lock").clone()
     }
 }
@@ -86,7 +86,7 @@ impl Drop for Service {
     }
 }
 
-async fn serve(stream: TcpStream, log: &Mutex<Vec<Seen>>, script: &Mutex<VecDeque<Answer>>) {
+async fn serve(stream: TcpStream, log: &Mutex<Vec<ReceivedRequest>>, script: &Mutex<VecDeque<Answer>>) {
     let mut stream = BufReader::new(stream);
     while let Some(seen) = read(&mut stream).await {
         log.lock().expect("lock").push(seen.clone());
@@ -99,7 +99,7 @@ async fn serve(stream: TcpStream, log: &Mutex<Vec<Seen>>, script: &Mutex<VecDequ
     }
 }
 
-fn answer(seen: &Seen, script: &mut VecDeque<Answer>) -> Option<(u16, &'static str, String)> {
+fn answer(seen: &ReceivedRequest, script: &mut VecDeque<Answer>) -> Option<(u16, &'static str, String)> {
     let (next, is_last) = (script.pop_front()?, script.is_empty());
     let given = match &next {
         Answer::Vectors(dimension) => {
@@ -117,7 +117,7 @@ fn answer(seen: &Seen, script: &mut VecDeque<Answer>) -> Option<(u16, &'static s
     given
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
     let (mut head, mut length) = (String::new(), 0);
     loop {
         let mut line = String::new();
@@ -134,7 +134,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Seen { head, body: serde_json::from_slice(&body).ok()? })
+    Some(ReceivedRequest { head, body: serde_json::from_slice(&body).ok()? })
 }
 
 /// A provider that records its requests.

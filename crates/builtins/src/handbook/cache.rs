@@ -49,7 +49,7 @@ impl Cache {
         let count = if answer.is_some() { &mut inner.hits } else { &mut inner.misses };
         *count += 1;
         drop(inner);
-        self.store.note(AREA, answer.is_some());
+        self.store.record(AREA, answer.is_some());
         answer
     }
 
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_lately_is_known() {
+    fn recent_search_is_cached() {
         let store = Store::open(&runtime::store::Config::default());
         let cache = Cache::new(2, &store);
         for query in ["a", "b", "c"] {

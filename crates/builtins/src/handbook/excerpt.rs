@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_section_the_part_that_fits_is_shown() {
+    fn excerpt_of_a_long_section_is_the_part_that_fits() {
         let filler = "nothing to see here\n".repeat(300);
         let document = document(&format!("# Title\n{filler}the lever opens the gate\n{filler}"));
         let (text, is_part) = excerpt(&document, 0, Fit::Words(&words_of("open gate").collect::<Vec<_>>()));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_section_the_passage_is_shown_that_begins_somewhere() {
+    fn excerpt_of_a_long_section_is_the_passage_that_begins_somewhere() {
         let (filler, wide) = ("nothing to see here\n".repeat(300), "all in one line. ".repeat(300));
         let document =
             document(&format!("# Title\n{filler}It is the lever. {filler}{wide}Or the wheel. {wide}"));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_line_that_is_too_long_as_much_is_shown_as_fits() {
+    fn long_line_is_shown_as_far_as_it_fits() {
         let document = document(&format!("# Title\n\n{}", "all in one line. ".repeat(300)));
         let (text, _) = excerpt(&document, 0, Fit::Words(&words_of("line").collect::<Vec<_>>()));
         assert!(text.starts_with("# Title\n\nall in one") && text.len() >= MOST_BYTES, "{text}");

@@ -57,7 +57,7 @@ async fn every_document_is_a_resource_and_its_uri_leads_to_its_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_document_is_not_found_and_shows_nothing() {
+async fn uri_of_no_document_is_not_found_and_shows_nothing() {
     let outside = tempfile::tempdir().expect("a folder");
     write(outside.path(), "secret.md", "canary");
     let fixture =

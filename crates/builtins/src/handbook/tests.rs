@@ -284,7 +284,7 @@ fn check(schema: &Value, value: &Value, at: &str) {
 }
 
 #[tokio::test]
-async fn who_leaves_does_not_make_room_for_more_work_at_a_time() {
+async fn abandoned_work_keeps_its_permit_until_it_ends() {
     use futures_util::FutureExt;
     let permits = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
     let (finish, finished) = std::sync::mpsc::channel::<()>();

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, Seen};
+use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, ReceivedRequest};
 use super::model::Results;
 use super::session::is_open_to_all;
 use crate::r2r::config::{self, CacheTtl, Credentials};
@@ -78,7 +78,7 @@ async fn a_hundred_ended_tokens_under_64_calls_are_renewed_once_each_and_no_call
 }
 
 #[tokio::test]
-async fn who_cannot_renew_logs_in_again_once_for_all() {
+async fn session_that_cannot_renew_logs_in_again_once_for_all_callers() {
     let r2r = R2r::start();
     let client = logged_in(&r2r).await;
     r2r.expire_all();
@@ -102,7 +102,7 @@ async fn a_refused_account_is_tried_once() {
 }
 
 #[tokio::test]
-async fn who_is_refused_while_running_is_not_tried_again() {
+async fn credentials_refused_while_running_are_not_tried_again() {
     let r2r = R2r::start();
     let client = logged_in(&r2r).await;
     assert!(client.refused().now_or_never().is_none());
@@ -192,7 +192,7 @@ async fn a_token_is_renewed_ahead_of_its_end_and_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn who_leaves_does_not_end_the_renewal_for_the_others() {
+async fn cancelled_caller_does_not_end_the_renewal_for_the_others() {
     let r2r = R2r::start();
     let client = logged_in(&r2r).await;
     r2r.expire_access();
@@ -306,7 +306,7 @@ async fn an_r2r_that_takes_whoever_comes_is_noticed() {
             r2r.anonymous();
         }
         let client = logged_in(&r2r).await;
-        let bare = |seen: &Seen| {
+        let bare = |seen: &ReceivedRequest| {
             seen.path == "/v3/users/me" && !seen.headers.iter().any(|(name, _)| name == "authorization")
         };
         assert_eq!(r2r.seen().iter().filter(|seen| bare(seen)).count(), 1);

@@ -12,7 +12,7 @@ fn checked(filter: &Value) -> Result<(), Value> {
 }
 
 #[test]
-fn what_r2r_understands_passes() {
+fn filter_that_r2r_understands_passes() {
     for filter in [
         json!({}),
         json!({"document_type": "md"}),
@@ -30,7 +30,7 @@ fn what_r2r_understands_passes() {
 }
 
 #[test]
-fn what_r2r_would_misread_is_refused_with_the_reason() {
+fn filter_that_r2r_would_misread_is_refused_with_the_reason() {
     let deep = (0..9).fold(json!({"a": 1}), |inner, _| json!({"$and": [inner]}));
     let many: Map<String, Value> = (0..101).map(|n| (format!("f{n}"), json!(n))).collect();
     for (filter, said) in [

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_put_is_found_again_by_its_owner_only() {
+    async fn entry_is_found_by_its_owner_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let mapping = mapping(&folder);
         let (one, other) = (entry("one", 1), entry("other", 2));

@@ -47,7 +47,7 @@ async fn an_answer_is_complete_when_its_end_was_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_rests_on_nothing_or_on_others_is_not_passed_on() {
+async fn answer_without_sources_or_on_foreign_documents_is_not_passed_on() {
     let none = event("search_results", &json!({"data": {"chunk_search_results": null}}));
     let nothing = told(vec![none, word("made up")]).await.expect("heard").expect("told");
     assert_eq!((nothing.answer.as_str(), nothing.chunks.len()), ("", 0));

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_passes_within_its_bounds() {
+    fn listed_setting_passes_within_its_bounds() {
         for settings in [
             json!({}),
             json!({"use_fulltext_search": true, "use_semantic_search": false, "offset": 20}),

@@ -254,7 +254,7 @@ async fn a_document_is_followed_to_its_end() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_ours_is_named() {
+async fn missing_or_foreign_document_is_named() {
     let fixture = Fixture::filled().await;
     let foreign = fixture.r2r.foreign_collection("theirs");
     for (tool, field, id) in [

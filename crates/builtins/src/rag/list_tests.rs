@@ -118,7 +118,7 @@ async fn a_list_that_can_not_be_read_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_is_shown() {
+async fn omitted_techniques_are_shown() {
     let fixture = Fixture::with(|bridge, options| {
         bridge.has(&["basic", "no name", "crag"]);
         options.max_techniques = 1;

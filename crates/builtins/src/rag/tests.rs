@@ -36,7 +36,7 @@ async fn each_of_the_six_is_asked_under_its_own_name_and_answers_whole() {
 }
 
 #[tokio::test]
-async fn what_is_not_said_is_left_to_the_technique() {
+async fn unset_option_is_left_to_the_technique() {
     let fixture = Fixture::new().await;
     let answer = fixture.ask("rag_basic", json!({"query": "q", "top_k": null})).await;
     assert_eq!(answer["metadata"]["params"], json!({}));
@@ -236,7 +236,7 @@ async fn the_key_goes_with_every_request_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn who_is_refused_at_the_door_is_told_what_to_mend() {
+async fn client_with_refused_credentials_is_told_what_to_fix() {
     let fixture = Fixture::new().await;
     fixture.bridge.wants(KEY);
     for (key, word) in [(None, "wants a key"), (Some("other"), "does not take the key")] {

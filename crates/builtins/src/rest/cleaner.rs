@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_trace_is_left_what_went_wrong() {
+    fn stack_trace_is_reduced_to_its_error() {
         let python = "Traceback (most recent call last):\n  File \"/srv/app.py\", line 3, in f\n    g()\n";
         for (text, left) in [
             (format!("{python}KeyError: 'x'\n"), "KeyError: 'x'"),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_stays() {
+    fn text_without_a_stack_trace_stays() {
         for text in [
             "",
             "no x\nat noon",

@@ -63,7 +63,7 @@ impl Counted {
 /// Nothing runs on this thread between the end of the service and the next request. So the client learns of
 /// the end only from the socket.
 #[tokio::test]
-async fn what_was_not_sent_before_the_service_died_is_sent_once_to_the_one_that_came_back() {
+async fn request_unsent_before_an_outage_is_sent_once_to_the_restarted_service() {
     let mut service = Counted::start();
     for round in 0..50 {
         service.warm().await;

@@ -52,7 +52,7 @@ fn refused(arguments: &str) -> Value {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_name() {
+fn value_that_does_not_fit_is_refused_by_name() {
     for (arguments, field, said) in [
         ("[]", "arguments", "{}"),
         ("{}", "query", "a question"),
@@ -92,7 +92,7 @@ fn what_does_not_fit_is_refused_by_name() {
 }
 
 #[test]
-fn what_fits_is_read() {
+fn value_that_fits_is_read() {
     let text = r#"{"query":"a","limit":5.0,"mode":null,"id":"0B8AA2E5-2b7c-4b5c-9f0e-3a1f2d4c5b6a","heat":1,
         "filters":{"a":{"$in":[1,null]}},"list":[{"number":-3}]}"#;
     let raw = Raw::parse(&bytes::Bytes::copy_from_slice(text.as_bytes())).expect("JSON");

@@ -72,7 +72,7 @@ pub(crate) fn is_not_of_other_site(headers: &HeaderMap) -> bool {
 
 /// Whether a page of another site uses the answer in itself, as an image or a frame. Browsers name no `Origin` for that.
 pub(crate) fn is_embedded_elsewhere(headers: &HeaderMap) -> bool {
-    let is = |name, wanted| headers.get(name).is_some_and(|value| value == wanted);
+    let is = |name, expected| headers.get(name).is_some_and(|value| value == expected);
     is(SEC_FETCH_SITE, "cross-site") && !is(SEC_FETCH_DEST, "document")
 }
 

@@ -64,14 +64,14 @@ struct StoredSession {
     /// None if the principal needed none, or the host program authenticated it.
     credential: Option<Arc<SecretString>>,
     csrf: Arc<str>,
-    begun: Instant,
+    started: Instant,
     used: Instant,
     marks: VecDeque<String>,
 }
 
 impl StoredSession {
     fn is_alive(&self, now: Instant) -> bool {
-        now.duration_since(self.used) < IDLE && now.duration_since(self.begun) < LIFETIME
+        now.duration_since(self.used) < IDLE && now.duration_since(self.started) < LIFETIME
     }
 }
 
@@ -230,7 +230,7 @@ impl BrowserSessions {
         let mut table = self.lock();
         make_room(&mut table, &principal, now);
         let marks = VecDeque::new();
-        table.insert(id, StoredSession { principal, credential, csrf, begun: now, used: now, marks });
+        table.insert(id, StoredSession { principal, credential, csrf, started: now, used: now, marks });
         NewSession { cookie, session }
     }
 

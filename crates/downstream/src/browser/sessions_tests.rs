@@ -37,14 +37,14 @@ async fn a_session_ends_when_it_is_idle_or_old() {
     let (sessions, _) = sessions_of(vec![entry]);
     let new = signed_in(&sessions, secret.clone()).await;
     let cookie = new.cookie.expose_secret();
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..15 {
         tokio::time::advance(ALMOST_IDLE).await;
-        assert!(sessions.find(cookie, None).await.is_some(), "in use, after {:?}", begun.elapsed());
+        assert!(sessions.find(cookie, None).await.is_some(), "in use, after {:?}", started.elapsed());
     }
     tokio::time::advance(IDLE / 2).await;
     sessions.find(cookie, None).await.expect("in use");
-    tokio::time::advance(LIFETIME.saturating_sub(begun.elapsed())).await;
+    tokio::time::advance(LIFETIME.saturating_sub(started.elapsed())).await;
     assert!(sessions.find(cookie, None).await.is_none(), "after eight hours");
     let idle = signed_in(&sessions, secret).await;
     tokio::time::advance(IDLE).await;

@@ -52,7 +52,7 @@ async fn a_callback_of_another_browser_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_older_than_ten_minutes_is_refused() {
+async fn login_older_than_ten_minutes_is_refused() {
     let (site, [key, _]) = Site::with_keys(None);
     let mut browser = Browser::local(&site);
     let before = SystemTime::now() - LIFETIME;
@@ -118,7 +118,7 @@ async fn a_form_without_the_token_of_the_session_or_from_another_site_is_refused
 
 /// A visitor who is signed in as the attacker would give the attacker an account.
 #[tokio::test]
-async fn nobody_is_signed_in_by_another_site() {
+async fn another_site_cannot_sign_a_user_in() {
     let (site, [_, mallory]) = Site::with_keys(None);
     let mut attacker = Browser::local(&site);
     let csrf = attacker.get("/oauth/sign-in").await.field("csrf");

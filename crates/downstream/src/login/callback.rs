@@ -31,15 +31,15 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     if let Some(record) = record {
         record.ended(match &finished {
             Ok(_) => audit::DONE,
-            Err(Failed::ByService) => "refused_by_login_service",
-            Err(Failed::Page(_) | Failed::Error(_)) => "login_failed",
+            Err(CallbackError::ByService) => "refused_by_login_service",
+            Err(CallbackError::Page(_) | CallbackError::Error(_)) => "login_failed",
         });
     }
     match finished {
         Ok(status) => Ok(logged_in(&state.server, &status)),
-        Err(Failed::ByService) => Err(refused_by_service(&visit, &state.server)),
-        Err(Failed::Page(page)) => Err(page),
-        Err(Failed::Error(error)) => Err(start::failed(&state.server, &error)),
+        Err(CallbackError::ByService) => Err(refused_by_service(&visit, &state.server)),
+        Err(CallbackError::Page(page)) => Err(page),
+        Err(CallbackError::Error(error)) => Err(start::failed(&state.server, &error)),
     }
 }
 
@@ -56,7 +56,7 @@ fn checked_state(pages: &Pages, visit: &Visit, session: &BrowserSession) -> Resu
 }
 
 /// Why a login with a valid state did not end well.
-enum Failed {
+enum CallbackError {
     /// The login service, or the person at it, refused.
     ByService,
     Page(Page),
@@ -68,21 +68,23 @@ async fn finish(
     visit: &Visit,
     session: &BrowserSession,
     state: &State,
-) -> Result<LoginStatus, Failed> {
+) -> Result<LoginStatus, CallbackError> {
     let (service, principal) = (&pages.logins.service, session.principal());
     let iss = visit.query.get("iss");
     if let Some(error) = visit.query.get("error") {
         let response = ErrorResponse { error, description: visit.query.get("error_description"), iss };
         // Without this check, anybody who can open a link in the browser could speak for the login service.
-        service.abandon(&state.server, principal, &state.pending, response).map_err(Failed::Error)?;
-        return Err(Failed::ByService);
+        service.abandon(&state.server, principal, &state.pending, response).map_err(CallbackError::Error)?;
+        return Err(CallbackError::ByService);
     }
-    let code = visit.query.get("code").ok_or_else(|| Failed::Page(messages::no_code()))?;
-    let _place =
-        pages.in_progress.enter(principal.id()).ok_or_else(|| Failed::Page(messages::busy_at_callback()))?;
+    let code = visit.query.get("code").ok_or_else(|| CallbackError::Page(messages::no_code()))?;
+    let _place = pages
+        .in_progress
+        .enter(principal.id())
+        .ok_or_else(|| CallbackError::Page(messages::busy_at_callback()))?;
     let response = CodeResponse { code, iss };
     let finished = service.finish(&state.server, principal, &state.pending, response).await;
-    finished.map_err(Failed::Error)
+    finished.map_err(CallbackError::Error)
 }
 
 /// The page for an `error` in the query. Known errors have their own texts.
@@ -94,10 +96,10 @@ fn refused_by_service(visit: &Visit, server: &str) -> Page {
         "invalid_scope" => messages::invalid_scope(server),
         _ => messages::service_error(server),
     };
-    let said = visit.query.get("error_description").unwrap_or_default();
-    let facts = [("Error", error), ("Description", said)];
-    let told: Vec<_> = facts.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    page.text("The login service gave these details:").facts(&told)
+    let description = visit.query.get("error_description").unwrap_or_default();
+    let facts = [("Error", error), ("Description", description)];
+    let details: Vec<_> = facts.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    page.text("The login service gave these details:").facts(&details)
 }
 
 fn logged_in(server: &str, status: &LoginStatus) -> Page {

@@ -95,7 +95,7 @@ impl SessionTable {
         let (id, owner) = (Arc::clone(&session.id), Arc::clone(session.owner()));
         self.by_id.insert(Arc::clone(&id), SessionEntry { session, noted: None });
         self.count(&owner, |count| count + 1);
-        self.note(&id, Instant::now());
+        self.record(&id, Instant::now());
     }
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
@@ -128,7 +128,7 @@ impl SessionTable {
     fn note_returned(&mut self) {
         for id in self.returned.take() {
             if let Some(since) = self.get(&id).and_then(|session| session.unused_or_set_aside()) {
-                self.note(&id, since);
+                self.record(&id, since);
             }
         }
     }
@@ -146,14 +146,14 @@ impl SessionTable {
                 return Some(id); // all others were used then or later
             }
             match unused_since {
-                Some(since) => self.note(&id, since),
+                Some(since) => self.record(&id, since),
                 None => self.set_aside(&id),
             }
         }
     }
 
     /// Notes that the session `id` was last used at `since`.
-    fn note(&mut self, id: &str, since: Instant) {
+    fn record(&mut self, id: &str, since: Instant) {
         self.set_aside(id);
         let Some((id, entry)) = self.by_id.get_key_value(id) else { return };
         let (id, owner) = (Arc::clone(id), Arc::clone(entry.session.owner()));

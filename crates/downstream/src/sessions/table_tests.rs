@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sessions::{Kept, Scope, SessionReader};
+use crate::sessions::{RetainedBytes, Scope, SessionReader};
 use auth::{Principal, Role};
 use gateway::Caller;
 
@@ -32,7 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn session(owner: &str, returned: &Returned) -> Arc<Session> {
     let caller = Caller::legacy(Principal::new(owner, Role::Reader), Scope::All, None);
-    Arc::new(Session::new(caller, (Kept::default(), returned.clone()), false))
+    Arc::new(Session::new(caller, (RetainedBytes::default(), returned.clone()), false))
 }
 
 fn count(table: &SessionTable, owner: &str) -> usize {
@@ -79,7 +79,7 @@ fn open(table: &mut SessionTable, owner: &str) {
 
 proptest! {
     #[test]
-    fn nobody_is_locked_out(steps in prop::collection::vec(step(), 0..120)) {
+    fn full_table_locks_no_principal_out(steps in prop::collection::vec(step(), 0..120)) {
         let (mut table, mut held) = (SessionTable::new(MAX, Returned::default()), Vec::<SessionReader>::new());
         for step in steps {
             match step {

@@ -64,7 +64,7 @@ pub(super) async fn answer(
             let reply = reply.map(|result| as_announced(&request, done.version, result));
             return era::answer(caller, &request.call.method, done.version, reply).map(buffered);
         }
-        let Some(wanted) = RequiredInput::of(&done.body)? else {
+        let Some(required_input) = RequiredInput::of(&done.body)? else {
             let reply = era::answer(caller, &request.call.method, done.version, done.body);
             gateway.note_answer(caller, request.server_name(), &reply);
             return reply.map(buffered);
@@ -72,8 +72,8 @@ pub(super) async fn answer(
         if round == MAX_ROUNDS {
             break;
         }
-        let responses = responses(&wanted, caller, &mut request, event_sender, round).await?;
-        request.edit(&[("inputResponses", responses.as_ref()), ("requestState", wanted.state())]);
+        let responses = responses(&required_input, caller, &mut request, event_sender, round).await?;
+        request.edit(&[("inputResponses", responses.as_ref()), ("requestState", required_input.state())]);
         request.call.effect = Effect::Unsafe;
     }
     let text = format!("the server asked for more input {} times, which is the limit", MAX_ROUNDS + 1);
@@ -83,19 +83,19 @@ pub(super) async fn answer(
 /// Returns the client's answers under the server's keys, or none if nothing was requested. The clock of the request is
 /// stopped meanwhile.
 async fn responses(
-    wanted: &RequiredInput,
+    required_input: &RequiredInput,
     caller: &Caller,
     request: &mut RoutedRequest,
     event_sender: &EventSender,
     round: u32,
 ) -> Result<Option<Raw>, ErrorObject> {
-    if wanted.is_empty() {
+    if required_input.is_empty() {
         sleep(MAX_PAUSE.min(PAUSE * 2_u32.pow(round))).await;
         return Ok(None);
     }
-    let begun = Instant::now();
-    let responses = wanted.asked(caller, request.server_name(), event_sender).await?;
-    request.begun += begun.elapsed();
+    let started = Instant::now();
+    let responses = required_input.ask_client(caller, request.server_name(), event_sender).await?;
+    request.started += started.elapsed();
     Ok(Some(responses))
 }
 

@@ -29,16 +29,16 @@ async fn scene(answers: &'static [&'static str]) -> (Scene, Arc<Mutex<Vec<String
 
 /// A client that answers each question with what `answer` says.
 async fn answering(mut receiver: EventReceiver, answer: impl Fn(&str, &str) -> Reply) -> u32 {
-    let mut asked = 0;
-    while let Some(said) = receiver.recv().await {
-        if let CallEvent::Question(question) = said {
-            asked += 1;
+    let mut count = 0;
+    while let Some(event) = receiver.recv().await {
+        if let CallEvent::Question(question) = event {
+            count += 1;
             let params = question.params.as_ref().map_or("", Raw::as_str);
             let reply = answer(&question.method, params);
             question.answer(reply);
         }
     }
-    asked
+    count
 }
 
 async fn talk(scene: &Scene, capabilities: &str, answer: impl Fn(&str, &str) -> Reply) -> (Reply, u32) {
@@ -62,8 +62,8 @@ const DONE: &str = r#"{"content":[],"resultType":"complete"}"#;
 #[tokio::test(start_paused = true)]
 async fn each_round_is_a_new_request_with_the_answers() {
     let (scene, sent) = scene(&[ASK, AGAIN, DONE]).await;
-    let (reply, asked) = talk(&scene, ABLE, agree).await;
-    assert_eq!((text(&reply), asked), (DONE, 2));
+    let (reply, rounds) = talk(&scene, ABLE, agree).await;
+    assert_eq!((text(&reply), rounds), (DONE, 2));
     let sent = sent.lock().expect("no panic");
     assert_eq!(
         *sent,
@@ -85,11 +85,11 @@ async fn a_server_that_never_has_enough_is_asked_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_asked_or_refuses_ends_the_call_with_the_reason() {
+async fn client_that_cannot_be_asked_or_refuses_ends_the_call_with_the_reason() {
     let (scene, sent) = scene(&[ASK, DONE]).await;
-    let (reply, asked) = talk(&scene, r#"{"elicitation":{}}"#, agree).await;
+    let (reply, rounds) = talk(&scene, r#"{"elicitation":{}}"#, agree).await;
     assert!(text(&reply).contains("client_cannot_be_asked"), "{}", text(&reply));
-    assert_eq!((asked, sent.lock().expect("no panic").len()), (0, 1), "nobody is asked half of it");
+    assert_eq!((rounds, sent.lock().expect("no panic").len()), (0, 1), "nobody is asked half of it");
 
     let (scene, sent) = self::scene(&[ASK, DONE]).await;
     let refuse = |_: &str, _: &str| Err(ErrorObject::new(-1, "the user rejected it"));
@@ -126,9 +126,9 @@ async fn thinking_is_not_the_servers_time() {
     let (scene, _) = scene(&[ASK, ASK, DONE]).await;
     let (call, mut receiver) = scene.call_heard(&legacy(ABLE), &[]);
     let slow = async {
-        while let Some(said) = receiver.recv().await {
+        while let Some(event) = receiver.recv().await {
             sleep(Duration::from_mins(4)).await;
-            if let CallEvent::Question(question) = said {
+            if let CallEvent::Question(question) = event {
                 let reply = agree(&question.method.clone(), "");
                 question.answer(reply);
             }
@@ -148,26 +148,26 @@ async fn a_tool_that_a_reload_denies_meanwhile_gets_no_further_round() {
         let applied =
             scene.gateway.manager().apply_with(Config::of(vec![stricter]), |_| Ok(scene.server.connector()));
         applied.await.expect("applied");
-        while let Some(said) = receiver.recv().await {
-            if let CallEvent::Question(question) = said {
+        while let Some(event) = receiver.recv().await {
+            if let CallEvent::Question(question) = event {
                 let reply = agree(&question.method.clone(), "");
                 question.answer(reply);
             }
         }
     };
-    let asked = async {
+    let rounds = async {
         while sent.lock().expect("no panic").is_empty() {
             sleep(Duration::from_millis(1)).await;
         }
         denying.await;
     };
-    let (reply, ()) = tokio::join!(call, asked);
+    let (reply, ()) = tokio::join!(call, rounds);
     assert!(text(&reply).contains("tool_not_found"), "{}", text(&reply));
     assert_eq!(sent.lock().expect("no panic").len(), 1, "the round before");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_request_for_input_is_told_as_such() {
+async fn malformed_input_request_is_reported_as_such() {
     let (scene, _) = scene(&[r#"{"resultType":"input_required","requestState":null}"#]).await;
     let (reply, _) = talk(&scene, ABLE, agree).await;
     assert!(text(&reply).contains("invalid_answer"), "{}", text(&reply));

@@ -226,7 +226,7 @@ pub(super) struct OpenCall {
     work: Work,
     receiver: EventReceiver,
     questions: Vec<(String, Question)>,
-    asked: u32,
+    pages: u32,
     /// Capabilities of the client that the server would have needed.
     lacking: Raw,
 }
@@ -267,7 +267,7 @@ impl OpenCall {
             work: Work::Running(Box::pin(call)),
             receiver,
             questions: Vec::new(),
-            asked: 0,
+            pages: 0,
             lacking: Raw::empty_object(),
         }
     }
@@ -295,21 +295,21 @@ impl OpenCall {
             }
             tokio::select! {
                 biased;
-                Some(said) = self.receiver.recv() => self.hear(said, caller, event_sender),
+                Some(event) = self.receiver.recv() => self.hear(event, caller, event_sender),
                 ended = self.work.finish() => break ended,
                 () = at(joined_until) => {}
             }
         };
-        while let Ok(said) = self.receiver.try_recv() {
-            if let CallEvent::Notice(notice) = said {
+        while let Ok(event) = self.receiver.try_recv() {
+            if let CallEvent::Notice(notice) = event {
                 event_sender.offer(notice);
             }
         }
         LegEnd::Ended(ended)
     }
 
-    fn hear(&mut self, said: CallEvent, caller: &Caller, event_sender: &EventSender) {
-        let question = match said {
+    fn hear(&mut self, event: CallEvent, caller: &Caller, event_sender: &EventSender) {
+        let question = match event {
             CallEvent::Notice(notice) => return event_sender.offer(notice),
             CallEvent::Question(question) => question,
             // A modern client does not poll.
@@ -317,8 +317,8 @@ impl OpenCall {
         };
         let (method, params) = (question.method.clone(), question.params.clone());
         if caller.abilities().allows(&method, params.as_ref()) {
-            self.asked += 1;
-            self.questions.push((format!("question-{}", self.asked), question));
+            self.pages += 1;
+            self.questions.push((format!("question-{}", self.pages), question));
         } else {
             for (name, value) in questions::required(&method, params.as_ref()).members() {
                 self.lacking = self.lacking.with(&name, &value);

@@ -19,9 +19,9 @@ async fn asks(event_sender: EventSender, questions: Vec<(&'static str, &'static 
         .offer(Notification { method: "notifications/message".into(), params: Some(raw(r#"{"data":1}"#)) });
     let answers =
         questions.into_iter().map(|(method, params)| event_sender.ask(method.into(), Some(raw(params))));
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     for answer in futures_util::future::join_all(answers).await {
-        told.push(match answer {
+        seen.push(match answer {
             Some(Ok(result)) => result,
             Some(Err(error)) => error.raw().clone(),
             None => raw("null"),
@@ -29,7 +29,7 @@ async fn asks(event_sender: EventSender, questions: Vec<(&'static str, &'static 
     }
     event_sender
         .offer(Notification { method: "notifications/message".into(), params: Some(raw(r#"{"data":2}"#)) });
-    Ok(Raw::empty_object().with("told", &Raw::of(&told)))
+    Ok(Raw::empty_object().with("told", &Raw::of(&seen)))
 }
 
 async fn scene(questions: &'static [(&'static str, &'static str)]) -> Scene {
@@ -55,10 +55,10 @@ async fn a_question_is_answered_by_the_retry() {
     let scene = scene(&[FORM]).await;
     let client = modern("c", ABLE);
     let (first, mut heard) = scene.call_heard(&client, &[]);
-    let asked = first.await;
-    let state = state_of(&asked);
+    let first_response = first.await;
+    let state = state_of(&first_response);
     let expected = r#"{"question-1":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"x":1.0}}}}"#;
-    assert_eq!(asked.expect("a result").get("inputRequests").expect("requests").as_str(), expected);
+    assert_eq!(first_response.expect("a result").get("inputRequests").expect("requests").as_str(), expected);
     assert!(matches!(heard.try_recv(), Ok(CallEvent::Notice(_))), "what it said before");
     assert_eq!((scene.gateway.suspended.count(), scene.running()), (1, 1));
 
@@ -89,12 +89,12 @@ async fn a_call_that_waits_ends_with_the_credential_of_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_asked_again_and_what_is_unknown_is_ignored() {
+async fn missing_answer_is_requested_again_and_an_unknown_one_is_ignored() {
     let scene = scene(&[FORM, ("sampling/createMessage", r#"{"maxTokens":1}"#), ("roots/list", "{}")]).await;
     let client = modern("c", ABLE);
-    let asked = scene.call(&client, &[]).await;
-    let state = state_of(&asked);
-    let requests = asked.expect("a result").get("inputRequests").expect("requests");
+    let first_response = scene.call(&client, &[]).await;
+    let state = state_of(&first_response);
+    let requests = first_response.expect("a result").get("inputRequests").expect("requests");
     assert_eq!(requests.members().count(), 3, "they were asked together");
 
     let some = r#"{"question-3":{"roots":[]},"else":{"x":1},"question-1":null}"#;
@@ -156,7 +156,7 @@ async fn parameters_of_the_wrong_kind_do_not_use_up_the_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_cannot_answer_is_refused_to_the_server() {
+async fn request_that_a_client_cannot_answer_is_refused_to_the_server() {
     let scene = scene(&[FORM]).await;
     let unable = modern("c", r#"{"sampling":{}}"#);
     let done = scene.call(&unable, &[]).await;
@@ -192,9 +192,9 @@ async fn a_page_to_visit_first_is_asked_for_and_the_call_made_again() {
         }
     }));
     let client = modern("c", ABLE);
-    let asked = scene.call(&client, &[]).await;
-    let state = state_of(&asked);
-    assert!(text(&asked).contains(r#"{"page-1":{"method":"elicitation/create","params":{"mode":"url","url":"https://x","message":"m"}}}"#));
+    let first_response = scene.call(&client, &[]).await;
+    let state = state_of(&first_response);
+    assert!(text(&first_response).contains(r#"{"page-1":{"method":"elicitation/create","params":{"mode":"url","url":"https://x","message":"m"}}}"#));
     let yes = [("requestState", state.as_str()), ("inputResponses", r#"{"page-1":{"action":"accept"}}"#)];
     assert_eq!(text(&scene.call(&client, &yes).await), r#"{"content":[],"resultType":"complete"}"#);
     assert!(text(&scene.call(&client, &yes).await).starts_with(r#"{"code":-32602"#), "it is good once");
@@ -211,7 +211,7 @@ async fn a_page_to_visit_first_is_asked_for_and_the_call_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_leaves_or_never_comes_back_leaves_nothing_behind() {
+async fn client_that_leaves_or_never_comes_back_leaves_nothing_behind() {
     let scene = scene(&[FORM]).await;
     let client = modern("c", ABLE);
     for round in 0..1000_u64 {

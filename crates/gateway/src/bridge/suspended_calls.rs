@@ -74,7 +74,7 @@ impl SuspendedCalls {
         if self.tasks.is_begun() {
             return Err(Refused::ShuttingDown);
         }
-        let (id, (back, asked)) = (Uuid::new_v4(), oneshot::channel());
+        let (id, (back, resumed)) = (Uuid::new_v4(), oneshot::channel());
         {
             let mut table = self.lock();
             let of_one = || table.iter().filter(|(_, entry)| entry.principal == *principal.id());
@@ -93,7 +93,7 @@ impl SuspendedCalls {
             table.insert(id, SuspendedCall { principal: Arc::clone(principal.id()), number, back });
         }
         let place = EntryGuard { suspended: Arc::clone(self), id };
-        self.tasks.spawn_until_end(keep(place, waiting, asked, principal.clone()));
+        self.tasks.spawn_until_end(keep(place, waiting, resumed, principal.clone()));
         Ok(self.sealer.seal(purpose, principal, id.as_bytes()))
     }
 
@@ -139,12 +139,12 @@ impl Drop for EntryGuard {
 async fn keep(
     _place: EntryGuard,
     mut waiting: SuspendedRequest,
-    asked: oneshot::Receiver<oneshot::Sender<SuspendedRequest>>,
+    resumed: oneshot::Receiver<oneshot::Sender<SuspendedRequest>>,
     principal: Principal,
 ) {
     let to = tokio::select! {
         biased;
-        to = asked => to.ok(),
+        to = resumed => to.ok(),
         never = waiting.go_on() => match never {},
         () = sleep(LIMIT) => None,
         () = principal.revoked() => None,

@@ -12,7 +12,7 @@ fn raw(text: &str) -> Raw {
 
 /// Returns the answer that a client of the era `client` gets when a server of the era `server`
 /// sends `text`.
-fn told(server: Era, client: Era, method: &str, text: &str) -> Result<String, ErrorObject> {
+fn converted(server: Era, client: Era, method: &str, text: &str) -> Result<String, ErrorObject> {
     let caller = match client {
         Era::Modern => Caller::modern(Principal::anonymous(), Scope::All, None),
         Era::Legacy => Caller::legacy(Principal::anonymous(), Scope::All, None),
@@ -34,7 +34,7 @@ fn a_client_of_the_same_era_gets_every_byte() {
         (Era::Modern, r#"{"resultType":"complete","contents":[],"ttlMs":5,"cacheScope":"public"}"#),
     ] {
         for method in [method::TOOLS_CALL, method::RESOURCES_READ, "x/y"] {
-            assert_eq!(told(era, era, method, text).expect("a result"), text);
+            assert_eq!(converted(era, era, method, text).expect("a result"), text);
         }
     }
 }
@@ -57,16 +57,16 @@ fn a_modern_client_gets_what_its_revision_demands() {
         (method::PROMPTS_GET, "{}", r#"{"resultType":"complete"}"#),
         (method::TOOLS_CALL, "null", "null"),
     ] {
-        let told = told(Era::Legacy, Era::Modern, method, before).expect("a result");
-        let (told, after) = (raw(&told), raw(after));
+        let converted = converted(Era::Legacy, Era::Modern, method, before).expect("a result");
+        let (converted, after) = (raw(&converted), raw(after));
         let members = |value: &Raw| value.members().map(|(k, v)| (k.into_owned(), v)).collect::<Vec<_>>();
-        assert_eq!(members(&told), members(&after), "{method}");
+        assert_eq!(members(&converted), members(&after), "{method}");
     }
 }
 
 #[test]
 fn a_legacy_client_gets_final_results_and_clear_refusals() {
-    let told = |method, text| told(Era::Modern, Era::Legacy, method, text);
+    let converted = |method, text| converted(Era::Modern, Era::Legacy, method, text);
     for (method, before, after) in [
         (
             method::RESOURCES_READ,
@@ -81,7 +81,7 @@ fn a_legacy_client_gets_final_results_and_clear_refusals() {
         ),
         (method::PROMPTS_GET, r#"{"structuredContent":[1]}"#, r#"{"structuredContent":[1]}"#),
     ] {
-        assert_eq!(told(method, before).expect("a result"), after);
+        assert_eq!(converted(method, before).expect("a result"), after);
     }
     for (text, says) in [
         (r#"{"resultType":"input_required"}"#, "more input"),
@@ -90,9 +90,9 @@ fn a_legacy_client_gets_final_results_and_clear_refusals() {
         (r#"{"resultType":5}"#, "unknown type"),
         (r#"{"resultType":null}"#, "unknown type"),
     ] {
-        let refusal = told(method::TOOLS_CALL, text).expect_err("refused");
+        let refusal = converted(method::TOOLS_CALL, text).expect_err("refused");
         assert!(refusal.message().contains(says), "{}", refusal.message());
     }
     let long = format!(r#"{{"resultType":"{}"}}"#, "x".repeat(1_000_000));
-    assert!(told(method::TOOLS_CALL, &long).expect_err("refused").message().len() < 400);
+    assert!(converted(method::TOOLS_CALL, &long).expect_err("refused").message().len() < 400);
 }

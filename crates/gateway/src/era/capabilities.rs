@@ -155,11 +155,11 @@ mod tests {
             let object = object.get(name).expect("declared");
             object.members().map(|(name, _)| name.into_owned()).collect()
         };
-        let kept = [skill::EXTENSION, task::EXTENSION, "io.modelcontextprotocol/ui", "vendor.example/x"];
+        let stored = [skill::EXTENSION, task::EXTENSION, "io.modelcontextprotocol/ui", "vendor.example/x"];
         for declared in
             [merged(&[&own]), alone(&own, Version::V2025_11_25), alone(&own, Version::V2026_07_28)]
         {
-            assert_eq!(named(&declared, "extensions"), kept, "{}", declared.as_str());
+            assert_eq!(named(&declared, "extensions"), stored, "{}", declared.as_str());
             assert_eq!(named(&declared, "experimental"), ["io.modelcontextprotocol/skills"]);
         }
         let later = peer(r#"{"extensions":{"io.modelcontextprotocol/later":{}}}"#);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_declare_without_end_is_cut() {
+    fn endless_declarations_of_servers_are_cut() {
         let many: Vec<String> = (0..1_000).map(|at| format!(r#""x/{at}":{{}}"#)).collect();
         let many = peer(&format!(r#"{{"extensions":{{{}}}}}"#, many.join(",")));
         let extensions = merged(&[&many]).get("extensions").expect("some");

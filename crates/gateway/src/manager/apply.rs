@@ -129,8 +129,8 @@ impl Manager {
         let all = before.servers().iter().map(|server| &server.upstream);
         let upstreams = all.map(|there| if Arc::ptr_eq(there, old) { next } else { there });
         let upstreams = upstreams.map(Arc::clone).collect();
-        let kept = (KnownServers::default(), forgotten);
-        self.publish(None, upstreams, kept).await.map_err(|source| failed_at(old, None, source))?;
+        let remembered = (KnownServers::default(), forgotten);
+        self.publish(None, upstreams, remembered).await.map_err(|source| failed_at(old, None, source))?;
         self.retire(before);
         Ok(())
     }

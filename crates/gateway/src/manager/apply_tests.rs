@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::manager::{Error, Scope};
 use json::Raw;
-use protocol::Version;
 use protocol::feature::List;
+use protocol::{ErrorObject, Version};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Dial, Fake};
 use upstream::{State, Subject};
@@ -44,12 +44,12 @@ fn names(list: &[Arc<str>]) -> Vec<&str> {
     list.iter().map(AsRef::as_ref).collect()
 }
 
-async fn call(manager: &Manager, server: &str) -> Result<super::super::Called, Error> {
+async fn call(manager: &Manager, server: &str) -> Result<super::super::CallResponse, Error> {
     manager.call_tool(server, "t", &Raw::empty_object(), None).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_the_same_goes_on_untouched_and_the_rest_comes_and_goes() {
+async fn unchanged_servers_continue_while_others_are_added_and_removed() {
     let (a, b, c) = (server(&["t", "of_a"]), server(&["t"]), server(&["of_c"]));
     c.dial(Dial::AcceptAfter(Duration::from_secs(2)));
     let (manager, [of_a, _]) = two(&a, &b).await;
@@ -112,21 +112,27 @@ async fn how_long_calls_took_is_counted_by_how_they_ended_and_outlives_a_reload(
     let (manager, [of_a, of_b]) = two(&a, &b).await;
     a.answer_calls(Answer::After(Duration::from_secs(3), Ok(Raw::empty_object())));
     call(&manager, "a").await.expect("after three seconds");
+    for text in [r#"{"content":[],"isError":true}"#, r#"{"isError":false,"content":[{"isError":true}]}"#] {
+        a.answer_calls(Answer::Reply(Ok(Raw::parse(&text.into()).expect("JSON"))));
+        call(&manager, "a").await.expect("a result").reply.expect("a result");
+    }
+    a.answer_calls(Answer::Reply(Err(ErrorObject::new(-32602, "no such city"))));
+    call(&manager, "a").await.expect("an answer").reply.expect_err("an error");
     a.answer_calls(Answer::Fail(upstream::Error::Lost { reason: "on purpose".into() }));
     call(&manager, "a").await.expect_err("it is lost");
     manager.disconnect("a").await.expect("done");
     call(&manager, "a").await.expect_err("it is refused");
     let counted = || manager.server("a").expect("it is there").durations.counted();
-    let [result, rpc_error, failed, refused] = counted();
+    let [result, tool_error, rpc_error, failed, refused] = counted();
     assert_eq!(result.sum, Duration::from_secs(3));
-    let calls = [&result, &rpc_error, &failed, &refused].map(|one| one.buckets.iter().sum::<u64>());
-    assert_eq!(calls, [1, 0, 1, 1]);
+    let all = [&result, &tool_error, &rpc_error, &failed, &refused];
+    assert_eq!(all.map(|one| one.buckets.iter().sum::<u64>()), [2, 1, 1, 1, 1]);
     let next = config(vec![changed(&of_a), of_b]);
     manager.apply_with(next, |_| Ok(next_a.connector())).await.expect("applied");
     manager.settled(&Scope::All, Duration::from_secs(5)).await;
     call(&manager, "a").await.expect("by the new one");
-    assert_eq!(counted()[0].buckets.iter().sum::<u64>(), 2);
-    assert_eq!(counted()[3], refused);
+    assert_eq!(counted()[0].buckets.iter().sum::<u64>(), 3);
+    assert_eq!(counted()[4], refused);
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +195,7 @@ async fn a_configuration_that_cannot_be_used_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_subscribed_hears_of_the_successor() {
+async fn subscriber_is_notified_by_the_replacement_server() {
     let (a, b, next_a) = (server(&["t"]), server(&["u"]), server(&["t"]));
     let (manager, [of_a, of_b]) = two(&a, &b).await;
     let mut notices = manager.notices();
@@ -200,9 +206,9 @@ async fn who_subscribed_hears_of_the_successor() {
     let (_, _watching) = watched.expect("it agrees");
     let next = config(vec![changed(&of_a), of_b]);
     manager.apply_with(next, |_| Ok(next_a.connector())).await.expect("applied");
-    let told = notices.recv().await.expect("told");
-    assert_eq!(told.server.as_ref(), "a");
-    assert!(told.notice.is_none(), "it may have changed while nobody listened");
+    let change = notices.recv().await.expect("told");
+    assert_eq!(change.server.as_ref(), "a");
+    assert!(change.notice.is_none(), "it may have changed while nobody listened");
     assert_eq!(next_a.executed("resources/subscribe"), 1);
 }
 

@@ -42,6 +42,9 @@ settings! {
         /// whether [live events](rest-api.md#live-events) of calls have the arguments, with the secrets of the server
         /// blanked
         pub arguments_in_events: bool;
+        /// whether [live events](rest-api.md#live-events) of failed calls have the text of the error, with the secrets of the
+        /// server blanked
+        pub errors_in_events: bool = true;
     }
     other {
         /// The servers, in the order of the configuration file.

@@ -17,14 +17,14 @@ const LISTED: usize = 20;
 
 /// The kind of a named item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+pub enum ItemKind {
     /// To be called.
     Tool,
     /// To be got.
     Prompt,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for ItemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tool => "tool",
@@ -58,7 +58,7 @@ pub enum Error {
     )]
     NameNotFound {
         /// The kind of the item.
-        kind: Named,
+        kind: ItemKind,
         /// The requested name.
         name: String,
         /// The server whose items were searched, if one was named.
@@ -76,7 +76,7 @@ pub enum Error {
     #[error("{name:?} {}; use one of {}", not_clear(before.as_deref()), candidates.join(", "))]
     Ambiguous {
         /// The kind of the item.
-        kind: Named,
+        kind: ItemKind,
         /// The requested name.
         name: String,
         /// Unambiguous names of the candidates.
@@ -175,7 +175,7 @@ impl Error {
 
     /// An error for a name that is not among `names`.
     pub fn name_not_found<'a>(
-        kind: Named,
+        kind: ItemKind,
         name: &str,
         server: Option<&str>,
         names: impl Iterator<Item = &'a str> + Clone,
@@ -186,7 +186,7 @@ impl Error {
     /// An error for a name that is not among `names`; similar names are searched with `own`, its
     /// unqualified part.
     pub(crate) fn unknown_at<'a>(
-        kind: Named,
+        kind: ItemKind,
         (name, own): (&str, &str),
         server: Option<&str>,
         names: impl Iterator<Item = &'a str> + Clone,
@@ -208,7 +208,7 @@ impl Error {
     /// Adds the setting that hides the tool. The caller must be allowed to see it.
     #[must_use]
     pub(super) fn hidden_by(mut self, by: Option<Hidden>) -> Self {
-        if let (Self::NameNotFound { kind: Named::Tool, hidden, .. }, Some(by)) = (&mut self, by) {
+        if let (Self::NameNotFound { kind: ItemKind::Tool, hidden, .. }, Some(by)) = (&mut self, by) {
             *hidden = Some(Box::new(by));
         }
         self
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn the_nearest_name_is_suggested() {
         let error = Error::name_not_found(
-            Named::Tool,
+            ItemKind::Tool,
             "serch_handbok",
             None,
             ["ping", "search_handbook"].into_iter(),
@@ -303,9 +303,9 @@ mod tests {
         assert!(error.to_string().ends_with("did you mean \"search_handbook\"?"), "{error}");
         let error = Error::server_not_found("zzz", ["docs", "files"].into_iter());
         assert_eq!(error.to_string(), "there is no server called \"zzz\"; there are docs, files");
-        let error = Error::name_not_found(Named::Tool, "x", Some("docs"), std::iter::empty());
+        let error = Error::name_not_found(ItemKind::Tool, "x", Some("docs"), std::iter::empty());
         assert_eq!(error.to_string(), "there is no tool called \"x\" at server \"docs\"; there are none");
-        let error = Error::name_not_found(Named::Tool, "x", None, ["search", "read_page"].into_iter());
+        let error = Error::name_not_found(ItemKind::Tool, "x", None, ["search", "read_page"].into_iter());
         let text = "there is no tool called \"x\"; none of the 2 that exist has a similar name";
         assert_eq!(error.to_string(), text);
     }

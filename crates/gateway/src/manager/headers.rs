@@ -22,7 +22,7 @@ use protocol::headers::HeaderParam;
 use upstream::{Offer, ResponseBody, ServerResponse};
 
 /// How long to wait for a new list. After this time the refusal is returned.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LIST_WAIT: Duration = Duration::from_secs(5);
 /// How often to see whether the list was read again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -49,9 +49,9 @@ impl Manager {
                 changes.mark_unchanged();
                 let snapshot = self.snapshot();
                 let server = snapshot.server(request.server_name()).ok()?;
-                let wanted = wanted(server, request)?;
-                if wanted != request.call.header_params {
-                    return Some(wanted);
+                let params = current_params(server, request)?;
+                if params != request.call.header_params {
+                    return Some(params);
                 }
                 // A list that was read again without a change publishes nothing.
                 let read = server.upstream.offer();
@@ -64,12 +64,12 @@ impl Manager {
                 let _ = timeout(POLL_INTERVAL, changes.changed()).await;
             }
         };
-        timeout_at(deadline.min(Instant::now() + PATIENCE), listed).await.ok().flatten()
+        timeout_at(deadline.min(Instant::now() + LIST_WAIT), listed).await.ok().flatten()
     }
 }
 
 /// Returns the header parameters in the current list, or none if the tool is gone.
-fn wanted(server: &Server, request: &RoutedRequest) -> Option<Arc<[HeaderParam]>> {
+fn current_params(server: &Server, request: &RoutedRequest) -> Option<Arc<[HeaderParam]>> {
     let mut tools = server.catalog.tools().iter();
     let found = tools.find(|entry| entry.route.subject == request.subject)?;
     Some(Arc::clone(&found.route.header_params))
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::manager::config::Config;
-    use crate::manager::{Called, Scope};
+    use crate::manager::{CallResponse, Scope};
     use json::Raw;
     use protocol::{ErrorObject, Version, method};
     use runtime::shutdown::Shutdown;
@@ -92,12 +92,12 @@ mod tests {
         let config = Config::of(vec![fake::config("s")]);
         list(server, "Before", "Before");
         let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
-        manager.settled(&Scope::All, PATIENCE).await;
+        manager.settled(&Scope::All, LIST_WAIT).await;
         manager
     }
 
-    /// Lists a tool with the header parameter `listed`, which accepts calls with `wanted` only.
-    fn list(server: &Fake, listed: &'static str, wanted: &'static str) {
+    /// Lists a tool with the header parameter `listed`, which accepts calls with `current_params` only.
+    fn list(server: &Fake, listed: &'static str, params: &'static str) {
         let own = server.clone();
         server.answer(move |call| match call.method.as_str() {
             method::TOOLS_LIST => {
@@ -107,7 +107,7 @@ mod tests {
             method::TOOLS_CALL => {
                 let own = own.clone();
                 Some(Answer::work(move |call, _| {
-                    let agrees = call.header_params.iter().any(|param| param.header == wanted);
+                    let agrees = call.header_params.iter().any(|param| param.header == params);
                     if !agrees {
                         // The transport reports this too.
                         own.say_changed();
@@ -120,7 +120,7 @@ mod tests {
         });
     }
 
-    async fn called(manager: &Manager) -> Called {
+    async fn called(manager: &Manager) -> CallResponse {
         manager.call_tool("s", "echo", &Raw::of(&json!({"where": "eu"})), None).await.expect("an answer")
     }
 
@@ -142,13 +142,13 @@ mod tests {
         let manager = scene(&server).await;
         list(&server, "Before", "Other");
         let lists = server.executed(method::TOOLS_LIST);
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(called(&manager).await.reply.expect_err("refused").code(), code::HEADER_MISMATCH);
         assert_eq!(
             (server.executed(method::TOOLS_CALL), server.executed(method::TOOLS_LIST)),
             (1, lists + 1)
         );
-        assert!(begun.elapsed() < PATIENCE, "as soon as it is there: {:?}", begun.elapsed());
+        assert!(started.elapsed() < LIST_WAIT, "as soon as it is there: {:?}", started.elapsed());
 
         // The result of the second call is final.
         list(&server, "After", "Other");
@@ -166,10 +166,10 @@ mod tests {
             }
             _ => Some(Answer::Silence),
         });
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(called(&manager).await.reply.expect_err("refused").code(), code::HEADER_MISMATCH);
         assert_eq!(server.executed(method::TOOLS_CALL), 1);
-        assert!((PATIENCE..PATIENCE * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((LIST_WAIT..LIST_WAIT * 2).contains(&started.elapsed()), "{:?}", started.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

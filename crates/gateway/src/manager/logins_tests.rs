@@ -156,9 +156,9 @@ async fn started(manager: &Manager) -> String {
     let callback = "http://127.0.0.1:8000/oauth/callback".parse().expect("a URL");
     let own = OwnClient { redirect_uri: callback, client_metadata_url: None };
     let sealed = Arc::<Mutex<String>>::default();
-    let kept = Arc::clone(&sealed);
+    let sealed_copy = Arc::clone(&sealed);
     let seal = move |pending: &str| {
-        pending.clone_into(&mut kept.lock().expect("a lock"));
+        pending.clone_into(&mut sealed_copy.lock().expect("a lock"));
         String::new()
     };
     manager.start("notes", &ann(), &own, Box::new(seal)).await.expect("a login service");

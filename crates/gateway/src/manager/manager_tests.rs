@@ -54,7 +54,7 @@ async fn calls_go_to_whoever_owns_the_name() {
     let candidates = vec!["a__shared".to_owned(), "b__shared".to_owned()];
     assert_eq!(
         refused,
-        Error::Ambiguous { kind: Named::Tool, name: "shared".into(), candidates, before: None }
+        Error::Ambiguous { kind: ItemKind::Tool, name: "shared".into(), candidates, before: None }
     );
     assert!(matches!(
         manager.call_tool("c", "shared", &none, None).await,
@@ -266,7 +266,7 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
 
     let missing =
         manager.prompt_request(&Scope::All, "r", none.clone(), None).await.expect_err("nobody has it");
-    assert!(matches!(missing, Error::NameNotFound { kind: Named::Prompt, .. }));
+    assert!(matches!(missing, Error::NameNotFound { kind: ItemKind::Prompt, .. }));
     let guessed = manager.resource_requests(&Scope::All, "test://z", &none).await.expect("two may");
     assert_eq!(
         guessed.iter().map(|target| target.server_name().as_ref()).collect::<Vec<_>>(),
@@ -324,7 +324,7 @@ async fn a_mistyped_denial_is_among_the_problems_of_its_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_has_in_a_header_too_is_sent_once_or_not_at_all() {
+async fn parameter_mirrored_in_a_header_is_sent_once_or_not_at_all() {
     let fake = Fake::new(Version::V2026_07_28);
     fake.answer(|call| {
         let region = serde_json::json!({"type": "string", "x-mcp-header": "Region"});
@@ -346,7 +346,7 @@ async fn what_a_server_has_in_a_header_too_is_sent_once_or_not_at_all() {
         matches!(&twice, Err(Error::AmbiguousArgument { member, .. }) if member == "arguments.region"),
         "{twice:?}"
     );
-    let told = twice.expect_err("twice").to_string();
-    assert!(told.contains("\"arguments.region\"") && told.contains("once"), "{told}");
+    let error_text = twice.expect_err("twice").to_string();
+    assert!(error_text.contains("\"arguments.region\"") && error_text.contains("once"), "{error_text}");
     assert_eq!(fake.executed("tools/call"), 1);
 }

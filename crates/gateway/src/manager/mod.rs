@@ -41,12 +41,12 @@ use tokio::time::Instant;
 
 pub use apply::Applied;
 pub use config::Config;
-pub use error::{Error, Hidden, Named};
+pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
 pub use not_configured::NotConfigured;
 pub use problem::MEMORY_EXHAUSTED;
 pub use registry::ServerNotice;
-pub use routed_request::{Called, RoutedRequest};
+pub use routed_request::{CallResponse, RoutedRequest};
 pub use routing::Reference;
 pub use server_status::{MovedTool, ServerEntry, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
@@ -231,7 +231,7 @@ impl Manager {
         tool: &str,
         arguments: &Raw,
         timeout: Option<Duration>,
-    ) -> Result<Called, Error> {
+    ) -> Result<CallResponse, Error> {
         self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout).await
     }
 
@@ -241,7 +241,7 @@ impl Manager {
         tool: &str,
         arguments: &Raw,
         timeout: Option<Duration>,
-    ) -> Result<Called, Error> {
+    ) -> Result<CallResponse, Error> {
         self.invoke(&Scope::All, (tool, arguments), timeout).await
     }
 
@@ -251,7 +251,7 @@ impl Manager {
         scope: &Scope,
         (tool, arguments): (&str, &Raw),
         timeout: Option<Duration>,
-    ) -> Result<Called, Error> {
+    ) -> Result<CallResponse, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
         let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
         let call = Box::new(Call { owner: Owner::new(), ..of_program });
@@ -259,17 +259,17 @@ impl Manager {
         let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let event_sender = if timeout.is_none() { EventSender::unread() } else { EventSender::none() };
         let response = request.whole(self.call(&request, &event_sender).await?).await?;
-        Ok(Called {
+        Ok(CallResponse {
             server: Arc::clone(request.server_name()),
             subject: Arc::clone(&request.subject),
             reply: response.body,
             // The time of the turn would not include work within one turn.
-            elapsed: Instant::now().saturating_duration_since(request.begun),
+            elapsed: Instant::now().saturating_duration_since(request.started),
         })
     }
 
     /// Sends `notification` of a client to `server`, on the connection that `call` of this client uses.
-    pub(crate) async fn tell(
+    pub(crate) async fn notify(
         &self,
         server: &str,
         call: &Call,
@@ -325,11 +325,11 @@ impl Manager {
         match answered {
             Ok(response) => {
                 let response = request.checked(response);
-                server.ended(Ok(response.body.as_buffered()), request.begun.elapsed());
+                server.ended(request, Ok(response.body.as_buffered()));
                 Ok(response)
             }
             Err(source) => {
-                server.ended(Err(&source), request.begun.elapsed());
+                server.ended(request, Err(&source));
                 Err(failed_at(upstream, request.tool(), source))
             }
         }
@@ -378,12 +378,12 @@ impl Manager {
     pub async fn approve(&self, server: &str, approval: Approval<'_>) -> Result<ServerStatus, Error> {
         let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
         let gone = || failed_at(&upstream, None, upstream::Error::Unavailable { state: "shutting down" });
-        let (done, told) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
         let chosen = [approval.tool, approval.sha256, approval.previous_owner];
         let [tool, sha256, previous_owner] = chosen.map(|text| text.map(str::to_owned));
         let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, previous_owner, done });
         self.orders.send(order).await.map_err(|_| gone())?;
-        told.await.map_err(|_| gone())??;
+        outcome.await.map_err(|_| gone())??;
         self.server(server)
     }
 

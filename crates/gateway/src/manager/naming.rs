@@ -92,9 +92,9 @@ impl Names {
         let without_dots = without_dots(own, rules);
         let keys = without_dots.as_ref();
         let bare = bare_names(keys, rules, owners);
-        let wanted: Vec<NameCandidate> =
+        let candidates: Vec<NameCandidate> =
             keys.iter().zip(&bare.keep).map(|(key, keeps)| NameCandidate::of(key, *keeps, rules)).collect();
-        let exposed = fitted(keys, &wanted, rules, owners);
+        let exposed = fitted(keys, &candidates, rules, owners);
         let mut names = Self { meanings: HashMap::new(), exposed, moved: bare.moved };
         names.meanings = names.spellings(keys, rules, owners);
         if let Cow::Owned(keys) = &without_dots {
@@ -313,8 +313,13 @@ fn count<T: Eq + Hash>(items: impl Iterator<Item = T>) -> HashMap<T, usize> {
 }
 
 /// Makes every wanted name fit; names that had to change carry a hash, longer while it collides.
-fn fitted(keys: &[ItemKey], wanted: &[NameCandidate], rules: &Rules<'_>, owners: &mut Owners) -> Vec<String> {
-    let shorteners: Vec<Option<Shortener<'_>>> = wanted
+fn fitted(
+    keys: &[ItemKey],
+    candidates: &[NameCandidate],
+    rules: &Rules<'_>,
+    owners: &mut Owners,
+) -> Vec<String> {
+    let shorteners: Vec<Option<Shortener<'_>>> = candidates
         .iter()
         .zip(keys)
         .map(|(want, key)| want.is_hashed.then(|| Shortener::of(key, &want.name, *rules)))
@@ -323,7 +328,7 @@ fn fitted(keys: &[ItemKey], wanted: &[NameCandidate], rules: &Rules<'_>, owners:
         shorteners.iter().map(|found| found.as_ref().map_or(0, Shortener::fewest_digits)).collect();
     loop {
         let shortened = |index: usize| Some(shorteners[index].as_ref()?.name(digits[index]));
-        let name = |index: usize| shortened(index).unwrap_or_else(|| wanted[index].name.clone());
+        let name = |index: usize| shortened(index).unwrap_or_else(|| candidates[index].name.clone());
         let names: Vec<String> = (0..keys.len()).map(name).collect();
         let counts = count(names.iter().map(String::as_str));
         let collides = |index: &usize| {
@@ -355,7 +360,7 @@ struct Shortener<'a> {
 }
 
 impl<'a> Shortener<'a> {
-    fn of(key: &'a ItemKey, wanted: &str, rules: Rules<'a>) -> Self {
+    fn of(key: &'a ItemKey, candidates: &str, rules: Rules<'a>) -> Self {
         let mut hash = Sha256::new();
         hash.update(key.server.as_bytes());
         hash.update([0]);
@@ -363,7 +368,7 @@ impl<'a> Shortener<'a> {
         let whole: [u8; 32] = hash.finalize().into();
         let qualified = rules.plain(&key.qualified());
         let words: Vec<&str> = qualified.split('_').filter(|word| !word.is_empty()).collect();
-        let bases = [rules.plain(wanted), qualified.clone(), words.join("_")];
+        let bases = [rules.plain(candidates), qualified.clone(), words.join("_")];
         Self { key, rules, bases, hash: hex::encode(whole) }
     }
 

@@ -62,7 +62,7 @@ fn a_bare_name_never_shadows_a_qualified_one() {
 }
 
 #[test]
-fn of_two_equal_qualified_names_the_one_with_the_longer_server_name_stays() {
+fn longer_server_name_wins_between_two_equal_qualified_names() {
     let names = auto(&[("a", "b__c"), ("a__b", "c"), ("z", "c"), ("z", "b__c")]);
     assert_eq!(names.exposed(1), "a__b__c");
     assert!(names.exposed(0).starts_with("a_b_c_"), "{}", names.exposed(0));

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Error, Named};
+use super::{Error, ItemKind};
 use json::Raw;
 use protocol::problem::FieldError;
 use protocol::sanitize::clipped;
@@ -70,10 +70,10 @@ impl Error {
         match self {
             Self::ServerNotFound { .. } => C::ServerNotFound,
             Self::NotConfigured(_) => C::ServerNotConfigured,
-            Self::NameNotFound { kind: Named::Tool, .. } => C::ToolNotFound,
-            Self::NameNotFound { kind: Named::Prompt, .. } => C::PromptNotFound,
-            Self::Ambiguous { kind: Named::Tool, .. } => C::AmbiguousTool,
-            Self::Ambiguous { kind: Named::Prompt, .. } => C::AmbiguousPrompt,
+            Self::NameNotFound { kind: ItemKind::Tool, .. } => C::ToolNotFound,
+            Self::NameNotFound { kind: ItemKind::Prompt, .. } => C::PromptNotFound,
+            Self::Ambiguous { kind: ItemKind::Tool, .. } => C::AmbiguousTool,
+            Self::Ambiguous { kind: ItemKind::Prompt, .. } => C::AmbiguousPrompt,
             Self::AmbiguousUri { .. } => C::AmbiguousUri,
             Self::AmbiguousArgument { .. } => C::InvalidParams,
             Self::ToolChanged { .. } => C::ToolChanged,
@@ -89,9 +89,9 @@ impl Error {
             Self::ServerNotFound { server, .. } => (Some(server), None),
             Self::NotConfigured(wrong) => (Some(&wrong.name), None),
             Self::NameNotFound { kind, server, name, .. } => {
-                (server.as_deref(), (*kind == Named::Tool).then_some(&**name))
+                (server.as_deref(), (*kind == ItemKind::Tool).then_some(&**name))
             }
-            Self::Ambiguous { kind, name, .. } => (None, (*kind == Named::Tool).then_some(&**name)),
+            Self::Ambiguous { kind, name, .. } => (None, (*kind == ItemKind::Tool).then_some(&**name)),
             Self::AmbiguousArgument { server, tool, .. }
             | Self::ToolChanged { server, tool, .. }
             | Self::OtherDefinition { server, tool, .. } => (Some(server), Some(tool)),
@@ -102,10 +102,10 @@ impl Error {
 }
 
 /// Names the prompt, which MCP clients read beside `tool`.
-fn of_kind(problem: Problem, kind: Named, name: &str) -> Problem {
+fn of_kind(problem: Problem, kind: ItemKind, name: &str) -> Problem {
     match kind {
-        Named::Tool => problem,
-        Named::Prompt => problem.with_mcp("prompt", name),
+        ItemKind::Tool => problem,
+        ItemKind::Prompt => problem.with_mcp("prompt", name),
     }
 }
 

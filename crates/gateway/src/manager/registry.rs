@@ -119,7 +119,7 @@ impl Registry {
         let (sender, count) = watch::channel(0);
         let (notices, views) = (broadcast::Sender::new(NOTICES), Views::default());
         let live = LiveEvents::new();
-        live.set_arguments(config.arguments_in_events);
+        live.configure(&config);
         let registry = Self {
             config,
             snapshot: snapshot.clone(),
@@ -193,7 +193,7 @@ impl Registry {
         if self.live.is_watched() {
             self.show(&update);
         }
-        let told = match &update.change {
+        let notification = match &update.change {
             Change::Told(notice) => Some((Some(notice.clone()), None)),
             Change::Missed => Some((None, None)),
             Change::ToldTo(affinity, notice) => Some((notice.clone(), Some(affinity.clone()))),
@@ -208,7 +208,7 @@ impl Registry {
             Change::Offered(..) | Change::Announced(_) | Change::State(_) => None,
             Change::Breaker(_) => return,
         };
-        if let Some((notice, affinity)) = told {
+        if let Some((notice, affinity)) = notification {
             // Without a receiver, no client has subscribed.
             let _ = self.notices.send(ServerNotice { server: update.server, notice, affinity });
             return;
@@ -223,7 +223,7 @@ impl Registry {
     async fn apply(&mut self, order: Apply) {
         if let Some(config) = order.config {
             self.config = config;
-            self.live.set_arguments(self.config.arguments_in_events);
+            self.live.configure(&self.config);
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let Apply { upstreams, known, forgotten, done, .. } = order;
@@ -263,7 +263,7 @@ impl Registry {
             // If the changes of a server must be logged again, all of them are logged then.
             if is_new
                 && !self.deferred.contains(name)
-                && server.trust.tell(name, known.map(AsRef::as_ref)).is_err()
+                && server.trust.report(name, known.map(AsRef::as_ref)).is_err()
             {
                 self.deferred.insert(Arc::clone(name));
             }
@@ -286,7 +286,7 @@ impl Registry {
     fn log_deferred(&mut self) {
         let now = self.snapshot.load();
         let is_full =
-            |name: &Arc<str>| now.server(name).is_ok_and(|server| server.trust.tell(name, None).is_err());
+            |name: &Arc<str>| now.server(name).is_ok_and(|server| server.trust.report(name, None).is_err());
         self.deferred.retain(is_full);
         if self.has_untold_names {
             self.has_untold_names = now.log_moved_names(None).is_err();
@@ -297,7 +297,7 @@ impl Registry {
 impl Registry {
     /// Publishes the offer of a server to one client; `None` removes it.
     async fn publish_own(&mut self, (server, affinity): (&Arc<str>, &Affinity), offered: Option<Arc<Offer>>) {
-        self.own.note(server, affinity, offered);
+        self.own.record(server, affinity, offered);
         self.see(affinity.clone()).await;
         self.count.send_modify(|count| *count += 1);
     }

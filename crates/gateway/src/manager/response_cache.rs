@@ -93,7 +93,7 @@ impl<'a> CacheableCall<'a> {
         // Boxed: it is large, and its callers have room for several.
         let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), event_sender)).await;
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
-        self.server.ended(reply, self.request.begun.elapsed());
+        self.server.ended(self.request, reply);
         let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
         match body.collect().await.map_err(Failure::Ours)? {
             Ok(result) => Ok((result, version)),
@@ -106,10 +106,10 @@ impl<'a> CacheableCall<'a> {
         let is_final = result.part("resultType").is_none_or(|kind| kind.says("complete"))
             && result.part("task").is_none()
             && result.get("isError").is_none_or(|failed| failed.as_str() == "false");
-        let said = Caching::of(result, version.era());
+        let caching = Caching::of(result, version.era());
         // If the server says nothing, the configuration decides.
-        let own_ttl = result.part(caching::TTL).map_or(self.ttl, |_| Duration::from_millis(said.ttl_ms));
-        let is_public = version.is_modern() && said.is_public;
+        let own_ttl = result.part(caching::TTL).map_or(self.ttl, |_| Duration::from_millis(caching.ttl_ms));
+        let is_public = version.is_modern() && caching.is_public;
         match (is_final && !event_sender.was_asked(), self.ttl.min(own_ttl)) {
             (false, _) | (_, Duration::ZERO) => CacheScope::Not,
             (true, ttl) if is_public => CacheScope::Common(ttl),
@@ -180,7 +180,7 @@ impl Manager {
         event_sender: &EventSender,
     ) -> Result<(Raw, Version), Failure> {
         let (own, common) = call.keys();
-        let (begun, deadline, asks) = (call.request.begun, call.deadline(), AtomicBool::new(false));
+        let (started, deadline, asks) = (call.request.started, call.deadline(), AtomicBool::new(false));
         let make = async {
             asks.store(true, Ordering::Relaxed);
             let (result, version) = self.ask(call, event_sender).await?;
@@ -189,11 +189,11 @@ impl Manager {
         let places = CacheKeys { own: &own, common: Some(&common) };
         let fetched = self.store.fetch_made(places, make);
         let impatient = async {
-            sleep_until(begun + deadline.at.saturating_duration_since(begun) / 2).await;
+            sleep_until(started + deadline.at.saturating_duration_since(started) / 2).await;
             if asks.load(Ordering::Relaxed) {
                 // This call itself takes the time. The timeout is a precaution against one that never ends.
                 event_sender.expired(deadline.plus(MARGIN)).await;
-                return Err(Failure::Ours(upstream::Error::TimedOut { after: begun.elapsed() }));
+                return Err(Failure::Ours(upstream::Error::TimedOut { after: started.elapsed() }));
             }
             self.ask(call, event_sender).await
         };
@@ -227,10 +227,10 @@ fn written(result: &Raw, version: Version) -> Bytes {
     bytes.freeze()
 }
 
-fn read(kept: &Bytes) -> Option<(Raw, Version)> {
-    let at = kept.iter().position(|byte| *byte == b'\n')?;
-    let version = Version::from_name(std::str::from_utf8(&kept[..at]).ok()?)?;
-    let result = Raw::parse(&kept.slice(at + 1..)).ok()?;
+fn read(cached: &Bytes) -> Option<(Raw, Version)> {
+    let at = cached.iter().position(|byte| *byte == b'\n')?;
+    let version = Version::from_name(std::str::from_utf8(&cached[..at]).ok()?)?;
+    let result = Raw::parse(&cached.slice(at + 1..)).ok()?;
     result.is_object().then_some((result, version))
 }
 

@@ -84,7 +84,7 @@ fn reading() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_principal_is_told_no_other_is() {
+async fn cached_answer_of_one_principal_is_returned_to_no_other() {
     for (version, more) in [
         (Version::V2025_11_25, json!({})),
         // Only a modern server can declare this.
@@ -107,7 +107,7 @@ async fn what_one_principal_is_told_no_other_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_modern_server_says_is_for_everybody_everybody_has() {
+async fn public_answer_of_a_modern_server_is_shared_by_all_principals() {
     let scene = Scene::of(Version::NEWEST_MODERN, json!({"cacheScope": "public"})).await;
     let (first, is_new) = scene.ask("ann", reading()).await;
     assert!(is_new);
@@ -123,7 +123,7 @@ async fn equal_calls_of_one_principal_at_once_are_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_final_or_went_badly_is_not_kept() {
+async fn incomplete_or_failed_answer_is_not_cached() {
     for more in [
         json!({"isError": true}),
         json!({"resultType": "input_required"}),
@@ -141,7 +141,7 @@ async fn what_is_not_final_or_went_badly_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_on_or_changes_something_or_is_nobodys_is_not_kept() {
+async fn writing_or_resumed_or_unowned_call_is_not_cached() {
     let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
     for params in [
         json!({"name": "write", "arguments": {}}),
@@ -281,7 +281,7 @@ async fn a_server_that_is_disconnected_is_not_answered_for_and_one_that_is_down_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_of_a_question_is_not_kept_and_holds_up_nobody() {
+async fn answer_after_a_server_request_is_not_cached_and_blocks_nobody() {
     let scene = Scene::of(Version::V2025_11_25, json!({})).await;
     let list = json!({"tools": [{"name": "read", "annotations": {"readOnlyHint": true}}]});
     scene.server.answer(move |call| match call.method.as_str() {
@@ -309,10 +309,10 @@ async fn what_came_of_a_question_is_not_kept_and_holds_up_nobody() {
 }
 
 #[test]
-fn what_is_kept_is_read_as_it_was_written() {
+fn cached_answer_is_read_as_it_was_written() {
     let result = Raw::of(&json!({"content": [], "n": 1}));
-    let kept = written(&result, Version::V2025_11_25);
-    assert_eq!(super::read(&kept), Some((result, Version::V2025_11_25)));
+    let cached = written(&result, Version::V2025_11_25);
+    assert_eq!(super::read(&cached), Some((result, Version::V2025_11_25)));
     for broken in ["", "{}", "2025-11-25\n", "2025-11-25\n[]", "2025-11-25\n{", "1999-01-01\n{}"] {
         assert_eq!(super::read(&Bytes::from(broken)), None, "{broken}");
     }

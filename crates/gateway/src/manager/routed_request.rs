@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::catalog::Route;
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use super::snapshot::{Scope, Server, Snapshot};
 use super::{failed, unrequested};
 use json::Raw;
@@ -44,7 +44,7 @@ pub struct RoutedRequest {
     /// Overrides the server's timeout. Messages of the server do not extend it.
     pub timeout: Option<Duration>,
     /// When the time of the request began.
-    pub begun: Instant,
+    pub started: Instant,
     /// The route of a tool; `None` for other requests, and for a tool that is in no list.
     pub(crate) route: Option<Arc<Route>>,
 }
@@ -57,9 +57,9 @@ impl RoutedRequest {
         subject: Arc<str>,
         call: Box<Call>,
     ) -> Result<Self, Error> {
-        let (timeout, begun) = (None, now());
+        let (timeout, started) = (None, now());
         let server = Arc::clone(snapshot.server(server)?);
-        Ok(Self { server, can_clash: false, subject, call, timeout, begun, route: None })
+        Ok(Self { server, can_clash: false, subject, call, timeout, started, route: None })
     }
 
     /// Makes the call of a tool that the client calls `name`.
@@ -138,7 +138,7 @@ impl RoutedRequest {
         let held = match self.tool() {
             Some(tool) if !config.tools.let_through(tool) => {
                 let names = server.catalog.tools().iter().map(|entry| entry.exposed.as_str());
-                return Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names));
+                return Err(Error::name_not_found(ItemKind::Tool, tool, Some(&config.name), names));
             }
             _ if config.tools.on_change != OnChange::Block => None,
             Some(tool) => server.trust.held(tool),
@@ -152,8 +152,8 @@ impl RoutedRequest {
     pub(super) fn deadline(&self) -> Deadline {
         let config = self.server.upstream.config();
         match self.timeout {
-            Some(timeout) => (self.begun + timeout).into(),
-            None => Deadline::moving(self.begun, config.timeout, config.max_timeout),
+            Some(timeout) => (self.started + timeout).into(),
+            None => Deadline::moving(self.started, config.timeout, config.max_timeout),
         }
     }
 
@@ -252,7 +252,7 @@ fn effect_of(call: &Call, alone: Effect) -> Effect {
 
 /// The response to a tool call of a program, which is no MCP client.
 #[derive(Debug, Clone)]
-pub struct Called {
+pub struct CallResponse {
     /// The server that answered.
     pub server: Arc<str>,
     /// The tool under its name at that server.
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mirrored_stands_once() {
+    fn repeated_mirrored_parameter_is_found() {
         let deep = HeaderParam { header: "Region".into(), path: vec!["at".into(), "region".into()] };
         let found = |arguments: &str| {
             let call = call(&format!(r#"{{"name":"t","arguments":{arguments}}}"#));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::catalog::{Route, ServerResource, UriServers};
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use super::snapshot::{Scope, Snapshot};
 use super::views::Viewer;
 use super::{Manager, failed_at};
@@ -40,11 +40,11 @@ impl Manager {
         call: impl Into<Box<Call>>,
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
-        let begun = now();
+        let started = now();
         let viewer = viewer.into();
-        let (snapshot, route) = self.named(viewer, (Named::Tool, name), patience).await;
+        let (snapshot, route) = self.named(viewer, (ItemKind::Tool, name), patience).await;
         let routed = RoutedRequest::of_tool((&snapshot, viewer.scope), route?, name, call.into())?;
-        Ok(RoutedRequest { begun, ..routed })
+        Ok(RoutedRequest { started, ..routed })
     }
 
     /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
@@ -55,12 +55,12 @@ impl Manager {
         call: impl Into<Box<Call>>,
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
-        let begun = now();
-        let (snapshot, route) = self.named(viewer.into(), (Named::Prompt, name), patience).await;
+        let started = now();
+        let (snapshot, route) = self.named(viewer.into(), (ItemKind::Prompt, name), patience).await;
         let route = route?;
         let call = read_call(call.into(), "name", name, &route.subject);
         let routed = RoutedRequest::new(&snapshot, &route.server, Arc::clone(&route.subject), call)?;
-        Ok(RoutedRequest { begun, ..routed })
+        Ok(RoutedRequest { started, ..routed })
     }
 
     /// Makes a request of the client of `call` about `subject` at `server`, whose time begins now.
@@ -153,7 +153,7 @@ impl Manager {
     ) -> Result<Vec<RoutedRequest>, Error> {
         match reference {
             Reference::Prompt(name) => {
-                let (snapshot, route) = self.named(viewer.into(), (Named::Prompt, name), None).await;
+                let (snapshot, route) = self.named(viewer.into(), (ItemKind::Prompt, name), None).await;
                 let route = route?;
                 let call = completion_call(Box::new(call.clone()), "name", name, &route.subject);
                 Ok(vec![RoutedRequest::new(&snapshot, &route.server, Arc::clone(&route.subject), call)?])
@@ -173,13 +173,13 @@ impl Manager {
 
     /// Returns the owner of the tool `name` for `viewer`. Waits for servers that are still starting.
     pub async fn route(&self, viewer: impl Into<Viewer<'_>>, name: &str) -> Result<Arc<Route>, Error> {
-        self.named(viewer.into(), (Named::Tool, name), None).await.1
+        self.named(viewer.into(), (ItemKind::Tool, name), None).await.1
     }
 
     async fn named(
         &self,
         viewer: Viewer<'_>,
-        (kind, name): (Named, &str),
+        (kind, name): (ItemKind, &str),
         patience: Option<Duration>,
     ) -> (Arc<Snapshot>, Result<Arc<Route>, Error>) {
         let scope = viewer.scope;

@@ -14,17 +14,18 @@ pub(super) use self::own::Offers;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::catalog::{Catalog, History, LoginTool, Lookup, Part, Route, Style};
 use super::config::{Config, ToolNames};
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use super::known::KnownServers;
 use super::naming::Rules;
 use super::not_configured::NotConfigured;
+use super::routed_request::RoutedRequest;
 use super::trust::{Approval, Trust};
+use json::Raw;
 use protocol::Reply;
 use protocol::feature::{List, Lists};
 use runtime::telemetry::durations::{Durations, Outcome};
@@ -73,7 +74,7 @@ impl Revisions {
     }
 
     /// Copies the count of `list` from `others`.
-    pub const fn note(&mut self, list: List, others: Self) {
+    pub const fn record(&mut self, list: List, others: Self) {
         self.0[list as usize] = others.0[list as usize];
     }
 
@@ -162,11 +163,11 @@ impl Snapshot {
     }
 
     /// Returns the owner of the tool or prompt `name` in a scope.
-    pub fn route(&self, scope: &Scope, kind: Named, name: &str) -> Result<Arc<Route>, Error> {
+    pub fn route(&self, scope: &Scope, kind: ItemKind, name: &str) -> Result<Arc<Route>, Error> {
         let catalog = self.catalog(scope)?;
         let lookup = match kind {
-            Named::Tool => catalog.tool(name),
-            Named::Prompt => catalog.prompt(name),
+            ItemKind::Tool => catalog.tool(name),
+            ItemKind::Prompt => catalog.prompt(name),
         };
         match lookup {
             Lookup::Found(route) => Ok(route.clone()),
@@ -282,16 +283,9 @@ impl Server {
         }
     }
 
-    /// Records the result of a client's request, which took `elapsed`. Without a reply the result is still
-    /// arriving.
-    pub(super) fn ended(&self, result: Result<Option<&Reply>, &upstream::Error>, elapsed: Duration) {
-        let outcome = match result {
-            Ok(Some(Err(_))) => Outcome::RpcError,
-            Ok(_) => Outcome::Result,
-            Err(error) if error.delivery() == Delivery::Refused => Outcome::Refused,
-            Err(_) => Outcome::Failed,
-        };
-        self.durations.ended(outcome, elapsed);
+    /// Records the end of a client's request. Without a reply the result is still arriving.
+    pub(super) fn ended(&self, request: &RoutedRequest, result: Result<Option<&Reply>, &upstream::Error>) {
+        self.durations.ended(outcome(request, result), request.started.elapsed());
     }
 
     /// Continues with the state of `before`, which has this name.
@@ -321,6 +315,22 @@ impl Server {
         self.revisions.count(changed(&own, &self.catalog));
         self.catalog = own;
     }
+}
+
+/// How a client's request ended. Without a reply the result is still arriving.
+pub(super) fn outcome(request: &RoutedRequest, result: Result<Option<&Reply>, &upstream::Error>) -> Outcome {
+    match result {
+        Ok(Some(Err(_))) => Outcome::RpcError,
+        Ok(Some(Ok(result))) if request.tool().is_some() && says_error(result) => Outcome::ToolError,
+        Ok(_) => Outcome::Result,
+        Err(error) if error.delivery() == Delivery::Refused => Outcome::Refused,
+        Err(_) => Outcome::Failed,
+    }
+}
+
+/// Whether the result of a tool says that the tool failed.
+fn says_error(result: &Raw) -> bool {
+    result.part("isError").is_some_and(|value| value.bytes() == b"true")
 }
 
 /// Returns the lists that differ.

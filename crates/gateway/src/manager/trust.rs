@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::digest::{DefinitionDigest, RECORD, Sha256Hash, name_hash, whole_hash};
-use super::error::{Error, Named};
+use super::error::{Error, ItemKind};
 use json::Raw;
 use protocol::skill;
 use runtime::telemetry::{audit, untrusted};
@@ -291,10 +291,10 @@ impl Trust {
         let definition =
             || offered.iter().find(|(tool, _)| *tool == name).map(|(_, found)| whole_hash(found));
         let Some(now) = change.map(|change| change.now.whole).or_else(definition) else {
-            return Err(Error::name_not_found(Named::Tool, name, Some(server), names()));
+            return Err(Error::name_not_found(ItemKind::Tool, name, Some(server), names()));
         };
         let now = hex::encode(now);
-        if approval.sha256.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&now)) {
+        if approval.sha256.is_some_and(|digest| !digest.eq_ignore_ascii_case(&now)) {
             return Err(Error::OtherDefinition { server: Arc::clone(server), tool: name.to_owned(), now });
         }
         Ok(change.map(AsRef::as_ref).into_iter().collect())
@@ -307,10 +307,11 @@ impl Trust {
     }
 
     /// Logs the changes since `before`. If the audit log is full, this fails and must be repeated.
-    pub(super) fn tell(&self, server: &str, before: Option<&Self>) -> Result<(), audit::Full> {
+    pub(super) fn report(&self, server: &str, before: Option<&Self>) -> Result<(), audit::Full> {
         let was_told = |change: &Change| {
-            let told = before.and_then(|before| before.change(&change.tool));
-            told.is_some_and(|told| told.now == change.now) && before.is_some_and(|b| b.holds == self.holds)
+            let before_notice = before.and_then(|before| before.change(&change.tool));
+            before_notice.is_some_and(|before_notice| before_notice.now == change.now)
+                && before.is_some_and(|b| b.holds == self.holds)
         };
         let outcome = if self.holds { "held_back" } else { "passed" };
         let mut news = self.changes().filter(|change| !was_told(change));

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::manager::config::Config;
-use crate::manager::{Called, Manager, Scope};
+use crate::manager::{CallResponse, Manager, Scope};
 use protocol::feature::Tool;
 use protocol::{Version, method};
 use runtime::shutdown::Shutdown;
@@ -47,7 +47,7 @@ fn changed(trust: &Trust) -> Vec<(&str, Vec<&'static str>)> {
 #[test]
 fn a_change_is_told_by_the_members_that_changed() {
     let first = r#"{"name":"t","title":"T","description":"d","inputSchema":{"a":1,"b":[2]},"x":1,"y":2}"#;
-    for (second, wanted) in [
+    for (second, expected) in [
         (first, None),
         (
             r#"{ "y":2, "x":1, "inputSchema":{"b":[2],"a":1},"description":"\u0064","title":"T","name":"t"}"#,
@@ -79,8 +79,8 @@ fn a_change_is_told_by_the_members_that_changed() {
         ),
     ] {
         let trust = seen(&[&[tool(first)], &[tool(second)]]);
-        let wanted: Vec<_> = wanted.map(|members| ("t", members)).into_iter().collect();
-        assert_eq!(changed(&trust), wanted, "{second}");
+        let expected: Vec<_> = expected.map(|members| ("t", members)).into_iter().collect();
+        assert_eq!(changed(&trust), expected, "{second}");
     }
 }
 
@@ -146,7 +146,7 @@ fn only_where_changes_are_blocked_a_tool_is_held_back() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded_and_what_is_beyond_is_not_trusted() {
+fn remembered_definitions_are_bounded_and_those_beyond_are_not_trusted() {
     let (server, now) = ("s".into(), [saying("late", "1"), saying("0", "1")]);
     let mut full = seen(&[&now[1..]]);
     let seal = DefinitionDigest::of(&now[0].definition, whole_hash(&now[0].definition));
@@ -256,7 +256,7 @@ fn offered(manager: &Manager) -> Vec<String> {
     tools.into_iter().map(|entry| entry.exposed).collect()
 }
 
-async fn call(manager: &Manager, tool: &str) -> Result<Called, Error> {
+async fn call(manager: &Manager, tool: &str) -> Result<CallResponse, Error> {
     manager.route_tool(tool, &Raw::empty_object(), None).await
 }
 
@@ -273,9 +273,12 @@ async fn a_tool_that_is_held_back_is_neither_listed_nor_called_until_it_is_appro
     assert!(is_held(&call(&manager, "t").await) && is_held(&call(&manager, "a__t").await));
     let by_server = manager.call_tool("a", "t", &Raw::empty_object(), None).await;
     assert!(is_held(&by_server));
-    let told = by_server.expect_err("held back");
-    assert!(told.to_string().contains("\"t\" of server \"a\"") && told.to_string().contains("description"));
-    assert!(told.problem().hint.contains("/servers/a/tools/approve"));
+    let error_text = by_server.expect_err("held back");
+    assert!(
+        error_text.to_string().contains("\"t\" of server \"a\"")
+            && error_text.to_string().contains("description")
+    );
+    assert!(error_text.problem().hint.contains("/servers/a/tools/approve"));
     assert_eq!(a.calls(), 0, "it was not asked");
     call(&manager, "u").await.expect("it did not change");
 
@@ -313,19 +316,19 @@ async fn a_further_request_of_a_call_is_not_made_after_the_tool_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn where_it_is_told_only_or_allowed_the_call_passes() {
-    for (on_change, told) in [(OnChange::Warn, 1), (OnChange::Allow, 0)] {
+    for (on_change, error_text) in [(OnChange::Warn, 1), (OnChange::Allow, 0)] {
         let a = ChangingServer::new(&[("t", "1")]);
         let manager = manager(&[("a", &a)], on_change).await;
         a.shift(&manager, &[("t", "2")]).await;
         assert_eq!(offered(&manager), ["t"]);
         call(&manager, "t").await.expect("called");
         let status = manager.server("a").expect("there");
-        assert_eq!((status.trust.changes().count(), a.calls()), (told, 1), "{on_change:?}");
+        assert_eq!((status.trust.changes().count(), a.calls()), (error_text, 1), "{on_change:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_trusted_outlives_connections_and_reloads_and_ends_with_its_server() {
+async fn trust_outlives_connections_and_reloads_and_ends_with_its_server() {
     let a = ChangingServer::new(&[("t", "1")]);
     let manager = manager(&[("a", &a)], OnChange::Warn).await;
     a.write(&[("t", "2")]);

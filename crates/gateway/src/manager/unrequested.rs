@@ -91,8 +91,8 @@ mod tests {
         }
         assert!(reply("tools/call", "{}", false, task).is_err());
         assert!(reply("tools/call", r#"{"task":{}}"#, true, task).is_err());
-        for kept in [r#"{"content":[],"task":"a name"}"#, r#"{"content":[],"task":{"name":"a"}}"#] {
-            assert_eq!(reply("tools/call", "{}", false, kept).expect("a result"), kept);
+        for unchanged in [r#"{"content":[],"task":"a name"}"#, r#"{"content":[],"task":{"name":"a"}}"#] {
+            assert_eq!(reply("tools/call", "{}", false, unchanged).expect("a result"), unchanged);
         }
     }
 

@@ -68,7 +68,7 @@ impl Views {
 pub(super) struct OwnOffers(HashMap<Affinity, Offers>);
 
 impl OwnOffers {
-    pub(super) fn note(&mut self, server: &Arc<str>, affinity: &Affinity, offer: Option<Arc<Offer>>) {
+    pub(super) fn record(&mut self, server: &Arc<str>, affinity: &Affinity, offer: Option<Arc<Offer>>) {
         let Some(offer) = offer else {
             let Some(offers) = self.0.get_mut(affinity) else { return };
             offers.remove(server);
@@ -201,9 +201,9 @@ impl Manager {
     /// Has servers that have a connection for the client of `affinity` write log lines of `level` and above on it.
     pub async fn want_log(&self, scope: &Scope, affinity: &Affinity, level: LogLevel) {
         let snapshot = self.snapshot();
-        let wanted =
+        let requests =
             snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(affinity, level));
-        futures_util::future::join_all(wanted).await;
+        futures_util::future::join_all(requests).await;
     }
 
     /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits for what is `awaited`

@@ -37,7 +37,7 @@ pub struct Mailbox {
 #[derive(Debug)]
 struct State {
     lists: Lists,
-    told: Revisions,
+    notified: Revisions,
     log_level: Option<LogLevel>,
     /// By the URI of the subscription.
     subscriptions: HashMap<String, Subscription>,
@@ -64,7 +64,7 @@ impl Mailbox {
     pub fn of(principal: &Arc<str>) -> Self {
         let state = State {
             lists: Lists::default(),
-            told: Revisions::default(),
+            notified: Revisions::default(),
             log_level: None,
             subscriptions: HashMap::new(),
             expected: VecDeque::new(),
@@ -83,7 +83,7 @@ impl Mailbox {
     /// has.
     pub(crate) fn listen_to(&self, lists: Lists, known: Revisions) {
         let mut state = self.state();
-        (state.lists, state.told) = (lists, known);
+        (state.lists, state.notified) = (lists, known);
     }
 
     /// Whether the listener must still be notified why its server is down.
@@ -104,7 +104,7 @@ impl Mailbox {
     /// Sets `known` as the versions that the listener has, unless it has received a list before.
     pub(crate) fn begin_with(&self, known: Revisions) {
         if !self.has_listed.load(Ordering::Relaxed) {
-            self.state().told = known;
+            self.state().notified = known;
         }
     }
 
@@ -208,8 +208,8 @@ impl Mailbox {
         if state.waits > 0 && !self.has_listed.load(Ordering::Relaxed) {
             return None;
         }
-        let changed = state.lists.iter().find(|list| state.told.of(*list) != now.of(*list))?;
-        state.told.note(changed, now);
+        let changed = state.lists.iter().find(|list| state.notified.of(*list) != now.of(*list))?;
+        state.notified.record(changed, now);
         Some(changed)
     }
 
@@ -239,7 +239,7 @@ mod tests {
         const LONG: usize = 8 * 1024;
         let (router, mailbox) = (Arc::new(NotificationRouter::default()), Arc::new(Mailbox::of(&"a".into())));
         let subscription = |uri: &str| {
-            router.tell(
+            router.subscribe(
                 Topic::Resource("s".into(), uri.into()),
                 uri,
                 (mailbox.pending(), &Affinity::session()),

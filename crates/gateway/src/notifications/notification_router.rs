@@ -97,7 +97,7 @@ impl Subscription {
 
 impl NotificationRouter {
     /// Subscribes the listener of `pending` to `topic`, which its client calls `shown`. The client is that of `affinity`.
-    pub(crate) fn tell(
+    pub(crate) fn subscribe(
         self: &Arc<Self>,
         topic: Topic,
         shown: &str,

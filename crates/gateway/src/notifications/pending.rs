@@ -161,16 +161,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_same_is_told_once_with_the_newest() {
+    fn notifications_of_one_subject_are_sent_once_with_the_newest() {
         let pending = PendingNotifications::of(&"a".into());
         pending.put(notice("1"), Some("a".into()));
         pending.put(notice("2"), Some("b".into()));
         pending.put(notice("3"), Some("a".into()));
         pending.put(notice("4"), None);
         pending.put(notice("5"), None);
-        let told: Vec<String> =
+        let notified: Vec<String> =
             std::iter::from_fn(|| pending.take()).map(|notice| notice.method.to_string()).collect();
-        assert_eq!(told, ["3", "2", "4", "5"]);
+        assert_eq!(notified, ["3", "2", "4", "5"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::json;
 
-use super::tests::{ask, modern, next_notification, raw, said, session};
+use super::tests::{ask, modern, next_notification, next_text, raw, session};
 use super::*;
 use crate::manager::config::Config;
 use builtins::{Builtin, BuiltinInfo, InProcessConnector, Report};
@@ -43,9 +43,9 @@ impl Builtin for Bell {
 /// A gateway with a built-in server, and a function that sends its notification.
 async fn gateway() -> (Gateway, impl Fn()) {
     let bell: Arc<Mutex<Option<Events>>> = Arc::default();
-    let kept = Arc::clone(&bell);
+    let own_bell = Arc::clone(&bell);
     let connector = InProcessConnector::new(move |events| {
-        *kept.lock().expect("no panic") = Some(events);
+        *own_bell.lock().expect("no panic") = Some(events);
         async { Ok(Bell) }.boxed()
     });
     let config = Config::of(vec![fake::config("s")]);
@@ -82,10 +82,10 @@ async fn a_modern_client_that_listens_hears_of_it() {
     let params = raw(&json!({"notifications": {"resourceSubscriptions": [URI, "x://none"]}}));
     let (id, caller) = (RequestId::from_u64(7), modern());
     let heard = async {
-        let ack = said(&mut receiver).await.expect("an acknowledgement");
+        let ack = next_text(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(r#""resourceSubscriptions":["x://context"]"#), "{ack}");
         ring();
-        let notice = said(&mut receiver).await.expect("a notice");
+        let notice = next_text(&mut receiver).await.expect("a notice");
         assert!(notice.contains("notifications/resources/updated") && notice.contains(URI), "{notice}");
     };
     tokio::select! {

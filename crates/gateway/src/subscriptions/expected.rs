@@ -51,7 +51,7 @@ impl Gateway {
     /// notification.
     pub(crate) fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
         let topic = Topic::Elicitation(Arc::clone(server), id.into());
-        expect(caller, |mailbox| self.router.tell(topic, id, (mailbox.pending(), &caller.affinity)));
+        expect(caller, |mailbox| self.router.subscribe(topic, id, (mailbox.pending(), &caller.affinity)));
     }
 
     /// Subscribes the session to a task, which `server` calls `there` and the session `shown`.
@@ -60,7 +60,7 @@ impl Gateway {
             return;
         }
         let topic = Topic::Task(server.into(), there.into());
-        expect(caller, |mailbox| self.router.tell(topic, shown, (mailbox.pending(), &caller.affinity)));
+        expect(caller, |mailbox| self.router.subscribe(topic, shown, (mailbox.pending(), &caller.affinity)));
     }
 }
 

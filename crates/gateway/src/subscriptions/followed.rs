@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::{LISTEN_PATIENCE, agreed};
+use super::{LISTEN_WAIT, agreed};
 use crate::notifications::Mailbox;
 use crate::notifications::Topic;
 use crate::{Caller, Gateway, tasks};
@@ -39,7 +39,7 @@ async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: 
     let (server, there) = tasks::task_at(gateway, caller, id)?;
     // The listener is registered before the server is asked, so that the first notification finds it.
     let topic = Topic::Task(server.clone(), there.clone());
-    let subscription = gateway.router.tell(topic, id, (mailbox.pending(), &caller.affinity));
+    let subscription = gateway.router.subscribe(topic, id, (mailbox.pending(), &caller.affinity));
     let client = (caller.principal.id(), Some(&caller.affinity));
     let watched = gateway.manager().watch(client, &server, Subject::Task(there)).await;
     let (_, watching) = watched.ok()?.ok()?;
@@ -56,6 +56,6 @@ pub(super) async fn whole(gateway: &Gateway, caller: &Caller, notice: Notificati
     if params.text("status").is_some() {
         return Some(notice);
     }
-    let task = timeout(LISTEN_PATIENCE, tasks::look(gateway, caller, params)).await.ok()?.ok()?;
+    let task = timeout(LISTEN_WAIT, tasks::look(gateway, caller, params)).await.ok()?.ok()?;
     Some(Notification { method: method::TASKS.into(), params: Some(task.without("resultType")) })
 }

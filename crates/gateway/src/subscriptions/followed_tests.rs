@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::tests::{ask, gateway, raw, said};
+use super::tests::{ask, gateway, next_text, raw};
 use super::*;
 use crate::fixture;
 use auth::{Principal, Role};
@@ -50,7 +50,7 @@ async fn honoured_of(gateway: &Gateway, caller: &Caller, id: &str) -> String {
     let request = RequestId::from_u64(7);
     tokio::select! {
         end = listen(gateway, caller, (&request, Some(&params)), &event_sender) => panic!("{end:?}"),
-        ack = said(&mut receiver) => ack.expect("an acknowledgement"),
+        ack = next_text(&mut receiver) => ack.expect("an acknowledgement"),
     }
 }
 
@@ -64,22 +64,23 @@ async fn a_client_hears_of_its_task_and_of_how_it_is_after_a_gap() {
     let params = raw(&json!({"notifications": {"taskIds": [&id, "invented", &id]}}));
     let request = RequestId::from_u64(7);
     let heard = async {
-        let ack = said(&mut receiver).await.expect("an acknowledgement");
+        let ack = next_text(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(&format!(r#""notifications":{{"taskIds":["{id}"]}}"#)), "{ack}");
         assert_eq!(server.listening(), [r#"{"taskIds":["t-1"]}"#]);
-        let told = json!({"taskId": "t-1", "status": "working", "n": 1,
+        let notified = json!({"taskId": "t-1", "status": "working", "n": 1,
             "_meta": {"io.modelcontextprotocol/subscriptionId": 3}});
-        server.say(Event::Notice(Notification { method: method::TASKS.into(), params: Some(raw(&told)) }));
-        let notice = said(&mut receiver).await.expect("a notice");
+        server
+            .say(Event::Notice(Notification { method: method::TASKS.into(), params: Some(raw(&notified)) }));
+        let notice = next_text(&mut receiver).await.expect("a notice");
         assert!(notice.starts_with(r#"{"jsonrpc":"2.0","method":"notifications/tasks""#), "{notice}");
         assert!(notice.contains(&format!(r#""taskId":"{id}","#)) && notice.contains(r#""n":1"#), "{notice}");
         assert!(notice.contains(r#""io.modelcontextprotocol/subscriptionId":7"#), "{notice}");
         server.end_streams();
         tokio::time::sleep(Duration::from_mins(1)).await;
-        let notice = said(&mut receiver).await.expect("what happened meanwhile");
+        let notice = next_text(&mut receiver).await.expect("what happened meanwhile");
         assert!(notice.contains(r#""status":"completed""#) && notice.contains(r#""result":"#), "{notice}");
         assert!(notice.contains(&id) && !notice.contains("resultType"), "{notice}");
-        assert_eq!(said(&mut receiver).await, None);
+        assert_eq!(next_text(&mut receiver).await, None);
     };
     tokio::select! {
         end = listen(&gateway, &caller, (&request, Some(&params)), &event_sender) => panic!("{end:?}"),
@@ -90,7 +91,7 @@ async fn a_client_hears_of_its_task_and_of_how_it_is_after_a_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_hears_of_the_task_of_somebody_else_or_as_a_reader_or_without_the_extension() {
+async fn task_notifications_need_the_owner_a_calling_role_and_the_extension() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
     let caller = fixture::modern("c", FOLLOWS);

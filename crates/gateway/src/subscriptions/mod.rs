@@ -41,7 +41,7 @@ const TASKS: &str = "taskIds";
 /// Limit of concurrent subscription requests of one stream.
 const AT_A_TIME: usize = 16;
 /// How long a stream waits for its servers before it starts without them.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
+const LISTEN_WAIT: Duration = Duration::from_secs(5);
 
 /// Serves `subscriptions/listen`: acknowledges the accepted subscriptions, then sends notifications into `event_sender`
 /// until Switchyard shuts down. Dropping the future ends the subscription.
@@ -88,23 +88,23 @@ async fn next(gateway: &Gateway, caller: &Caller, feed: &mut Feed) -> Notificati
     }
 }
 
-/// Runs `asked` concurrently and returns their results in order. Requests without a result in time are left out.
+/// Runs `requested` concurrently and returns their results in order. Requests without a result in time are left out.
 async fn agreed<'a>(
-    asked: impl Iterator<Item = impl Future<Output = Option<String>> + Send + 'a>,
+    requested: impl Iterator<Item = impl Future<Output = Option<String>> + Send + 'a>,
 ) -> Vec<String> {
-    let in_time = |asked| async move { timeout(LISTEN_PATIENCE, asked).await.ok().flatten() }.boxed();
-    let asked: Vec<_> = asked.take(MAX_SUBSCRIPTIONS).map(in_time).collect();
-    stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
+    let in_time = |requested| async move { timeout(LISTEN_WAIT, requested).await.ok().flatten() }.boxed();
+    let requested: Vec<_> = requested.take(MAX_SUBSCRIPTIONS).map(in_time).collect();
+    stream::iter(requested).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
 }
 
 /// The lists of `filter` that a server in `scope` has, or may still turn out to have. Tools may always appear
 /// later.
 fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
-    let asked = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
+    let requested = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
     let snapshot = manager.snapshot();
     let may_come = snapshot.has_unreached(scope);
     let there = |list: &List| *list == List::Tools || may_come || snapshot.offers(scope, list.capability());
-    List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
+    List::ALL.into_iter().filter(|list| requested(list) && there(list)).collect()
 }
 
 /// Returns the names under `member` of `filter`, which must be `valid`, without duplicates. Names beyond the first

@@ -82,7 +82,7 @@ impl Gateway {
             // The listener is registered before the server is asked, so that the first notification
             // finds it.
             let topic = Topic::Resource(server.clone(), there.clone());
-            let subscription = self.router.tell(topic, uri, (mailbox.pending(), &caller.affinity));
+            let subscription = self.router.subscribe(topic, uri, (mailbox.pending(), &caller.affinity));
             self.open(caller, &server, &EventSender::none()).await;
             let client = (caller.principal.id(), Some(&caller.affinity));
             match self.manager.watch(client, &server, Subject::Resource(there)).await {

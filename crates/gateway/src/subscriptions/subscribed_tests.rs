@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::tests::{ask, gateway, lists, modern, next_notification, raw, said, server, session};
+use super::tests::{ask, gateway, lists, modern, next_notification, next_text, raw, server, session};
 use super::*;
 use auth::{Principal, Role};
 use protocol::Version;
@@ -108,7 +108,7 @@ async fn a_resource_that_nobody_has_is_refused_as_a_read_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_modern_server_leaves_out_is_refused_with_all_that_our_errors_say() {
+async fn subscription_that_a_modern_server_leaves_out_is_refused_with_a_full_error() {
     let server = Fake::new(Version::V2026_07_28);
     server.capabilities(&json!({"resources": {"subscribe": true}}));
     server.honours_lists_only();
@@ -169,12 +169,12 @@ async fn sixty_four_sessions_hear_exactly_what_they_asked_for_and_leave_nothing_
     for number in 0..SESSIONS {
         callers.push(session(&gateway, one(["s", "t"][number % 2])).await);
     }
-    let asked = callers.iter().enumerate().flat_map(|(number, caller)| {
+    let requested = callers.iter().enumerate().flat_map(|(number, caller)| {
         let mine = uris.iter().enumerate().filter(move |(uri, _)| wants(number, *uri));
         let gateway = &gateway;
         mine.map(move |(_, uri)| subscribe(gateway, caller, uri))
     });
-    assert!(join_all(asked).await.iter().all(Result::is_ok));
+    assert!(join_all(requested).await.iter().all(Result::is_ok));
     // Odd sessions subscribe at "t", a modern server with one stream for all.
     assert_eq!(servers[1].listening().len(), 1);
     for (at, server) in servers.iter().enumerate() {
@@ -219,10 +219,10 @@ async fn a_modern_client_hears_of_a_legacy_servers_resources_as_long_as_it_liste
     caller.scope = one("s");
     let listening = listen(&gateway, &caller, (&id, Some(&params)), &event_sender);
     let heard = async {
-        let ack = said(&mut receiver).await.expect("an acknowledgement");
+        let ack = next_text(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(r#""notifications":{"resourceSubscriptions":["a:1","a:2"]}"#), "{ack}");
         server.say(updated("a:2"));
-        let notice = said(&mut receiver).await.expect("a notice");
+        let notice = next_text(&mut receiver).await.expect("a notice");
         let tag = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"L"}"#;
         assert!(notice.ends_with(&format!(r#""params":{{"uri":"a:2",{tag}}}}}"#)), "{notice}");
     };
@@ -251,13 +251,13 @@ async fn a_reader_hears_of_lists_and_no_server_hears_of_a_reader() {
     let (id, mut caller) = (RequestId::from_u64(7), modern());
     caller.principal = reader();
     let heard = async {
-        let ack = said(&mut receiver).await.expect("an acknowledgement");
+        let ack = next_text(&mut receiver).await.expect("an acknowledgement");
         assert!(ack.contains(r#""notifications":{"promptsListChanged":true}"#), "{ack}");
         server.say(updated("a:1"));
-        assert_eq!(said(&mut receiver).await, None);
+        assert_eq!(next_text(&mut receiver).await, None);
         lists(&server, [0, 0, 1]);
         server.say(Event::Changed(List::Prompts));
-        assert!(said(&mut receiver).await.expect("a notice").contains("prompts/list_changed"));
+        assert!(next_text(&mut receiver).await.expect("a notice").contains("prompts/list_changed"));
     };
     tokio::select! {
         end = listen(&gateway, &caller, (&id, Some(&params)), &event_sender) => panic!("{end:?}"),

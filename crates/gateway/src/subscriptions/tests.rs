@@ -84,7 +84,7 @@ fn text(notice: &Notification) -> String {
     String::from_utf8(message.to_vec()).expect("UTF-8")
 }
 
-pub(super) async fn said(receiver: &mut EventReceiver) -> Option<String> {
+pub(super) async fn next_text(receiver: &mut EventReceiver) -> Option<String> {
     match tokio::time::timeout(Duration::from_secs(10), receiver.recv()).await.ok()?? {
         CallEvent::Notice(notice) => Some(text(&notice)),
         other => panic!("{other:?}"),
@@ -124,13 +124,13 @@ async fn a_change_is_told_within_a_second() {
     let mut feed = gateway.feed(&caller).expect("a legacy client");
     let mut versions = [0; 3];
     for list in List::ALL {
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         versions[list as usize] += 1;
         lists(&server, versions);
         server.say(Event::Changed(list));
         assert!(next_notification(&mut feed).await.expect("told").contains(list.changed()));
         // The longest delay is right after another change: its discovery, and the shortest pause between two.
-        assert!(begun.elapsed() <= Duration::from_millis(600), "{:?}", begun.elapsed());
+        assert!(started.elapsed() <= Duration::from_millis(600), "{:?}", started.elapsed());
     }
 }
 
@@ -143,14 +143,14 @@ async fn a_listener_hears_what_it_asked_for_under_its_own_id() {
     let (id, caller) = (RequestId::from_u64(7), modern());
     let listening = listen(&gateway, &caller, (&id, Some(&params)), &event_sender);
     let heard = async {
-        let ack = said(&mut receiver).await.expect("an acknowledgement");
+        let ack = next_text(&mut receiver).await.expect("an acknowledgement");
         lists(&server, [1, 1, 0]);
         server.say(Event::Changed(List::Tools));
         server.say(Event::Changed(List::Resources));
-        assert_eq!(said(&mut receiver).await, None, "it did not ask for these");
+        assert_eq!(next_text(&mut receiver).await, None, "it did not ask for these");
         lists(&server, [1, 1, 1]);
         server.say(Event::Changed(List::Prompts));
-        let notice = said(&mut receiver).await.expect("a notice");
+        let notice = next_text(&mut receiver).await.expect("a notice");
         gateway.shutdown.begin();
         (ack, notice)
     };
@@ -170,7 +170,7 @@ async fn a_listener_hears_what_it_asked_for_under_its_own_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_promised_changes_of_a_list_that_no_server_has() {
+async fn changes_of_a_list_that_no_server_has_are_not_promised() {
     let server = Fake::new(Version::V2025_11_25);
     let gateway = gateway(&[("s", &server)]).await;
     let (event_sender, mut receiver) = EventSender::new(8);
@@ -179,14 +179,14 @@ async fn nobody_is_promised_changes_of_a_list_that_no_server_has() {
     let (id, caller) = (RequestId::from_u64(7), modern());
     tokio::select! {
         end = listen(&gateway, &caller, (&id, Some(&params)), &event_sender) => panic!("{end:?}"),
-        ack = said(&mut receiver) => {
+        ack = next_text(&mut receiver) => {
             assert!(ack.expect("said").contains(r#""notifications":{"toolsListChanged":true}"#));
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_listens_before_a_server_is_there_hears_of_all_its_lists() {
+async fn client_that_listens_before_a_server_connects_is_notified_of_all_its_lists() {
     let (server, other) = (server(), Fake::new(Version::V2025_11_25));
     server.dial(Dial::Refuse);
     server.answer(|call| {
@@ -204,12 +204,12 @@ async fn who_listens_before_a_server_is_there_hears_of_all_its_lists() {
     let params = raw(&json!({ "notifications": all }));
     let (id, caller) = (RequestId::from_u64(7), modern());
     let heard = async {
-        let ack = said(&mut receiver).await.expect("an acknowledgement");
+        let ack = next_text(&mut receiver).await.expect("an acknowledgement");
         assert!(List::ALL.iter().all(|list| ack.contains(list.filter())), "{ack}");
         server.dial(Dial::Accept);
         tokio::time::sleep(Duration::from_mins(5)).await;
         let mut notices = Vec::new();
-        while let Some(notice) = said(&mut receiver).await {
+        while let Some(notice) = next_text(&mut receiver).await {
             notices.push(notice);
         }
         for list in List::ALL {

@@ -22,7 +22,7 @@ pub(crate) struct TaskIds(Arc<Sealer>);
 
 /// A task and its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct TaskRef {
     pub server: Arc<str>,
     /// The id on the server.
     pub id: String,
@@ -35,11 +35,11 @@ impl TaskIds {
 
     /// The ids of one server for one principal.
     pub(super) fn of<'a>(&'a self, principal: &'a Principal, server: &'a str) -> Ids<'a> {
-        Ids { sealer: &self.0, principal, server, asked: None }
+        Ids { sealer: &self.0, principal, server, client_id: None }
     }
 
     /// Returns the task of `token`, if it belongs to the client and to a server that the client sees.
-    pub(super) fn find(&self, caller: &Caller, token: &str) -> Option<Found> {
+    pub(super) fn find(&self, caller: &Caller, token: &str) -> Option<TaskRef> {
         let payload = self.0.open(PURPOSE, &caller.principal, token)?;
         let at = payload.iter().position(|byte| *byte == SEPARATOR)?;
         let (server, id) = (std::str::from_utf8(&payload[..at]).ok()?, payload.get(at + 1..)?);
@@ -47,7 +47,7 @@ impl TaskIds {
             Scope::All => true,
             Scope::Server(name) => name.as_ref() == server,
         };
-        is_seen.then_some(Found { server: server.into(), id: String::from_utf8(id.to_vec()).ok()? })
+        is_seen.then_some(TaskRef { server: server.into(), id: String::from_utf8(id.to_vec()).ok()? })
     }
 }
 
@@ -58,18 +58,18 @@ pub(super) struct Ids<'a> {
     principal: &'a Principal,
     server: &'a str,
     /// A task by its id on the server, and the id that the client used for it.
-    asked: Option<(&'a str, &'a str)>,
+    client_id: Option<(&'a str, &'a str)>,
 }
 
 impl<'a> Ids<'a> {
     /// Records that the client calls the task `id` `token`, which may be sealed with an older key.
-    pub(super) const fn asked_as(self, id: &'a str, token: &'a str) -> Self {
-        Self { asked: Some((id, token)), ..self }
+    pub(super) const fn known_as(self, id: &'a str, token: &'a str) -> Self {
+        Self { client_id: Some((id, token)), ..self }
     }
 
     /// Returns the client's id of the task `id`.
     pub(super) fn expose(&self, id: &str) -> String {
-        if let Some((_, token)) = self.asked.filter(|(asked, _)| *asked == id) {
+        if let Some((_, token)) = self.client_id.filter(|(client_id, _)| *client_id == id) {
             return token.to_owned();
         }
         let payload = [self.server.as_bytes(), &[SEPARATOR], id.as_bytes()].concat();
@@ -120,7 +120,7 @@ mod tests {
         let token = ids.of(&client.principal, "s").expose("t/1");
         assert_eq!(token, ids.of(&client.principal, "s").expose("t/1"));
         assert_ne!(token, ids.of(&client.principal, "s").expose("t/2"));
-        let found = Found { server: "s".into(), id: "t/1".into() };
+        let found = TaskRef { server: "s".into(), id: "t/1".into() };
         assert_eq!(ids.find(&client, &token), Some(found.clone()));
         assert_eq!(ids.find(&stranger, &token), None);
         let narrow = |server: &str| {
@@ -145,9 +145,9 @@ mod tests {
         let own = raw(
             r#"{"x":1e400,"_meta":{"k":1,"io.modelcontextprotocol/related-task":{"taskId":"7","y":null}}}"#,
         );
-        let told = ids.related(&own);
-        assert!(!told.as_str().contains(r#""7""#) && told.as_str().contains(r#""y":null"#));
-        assert_eq!(ids.related_back(&told), own);
+        let shown = ids.related(&own);
+        assert!(!shown.as_str().contains(r#""7""#) && shown.as_str().contains(r#""y":null"#));
+        assert_eq!(ids.related_back(&shown), own);
         let plain = raw(r#"{"_meta":{"k":1}}"#);
         assert_eq!((ids.related(&plain), ids.related_back(&plain)), (plain.clone(), plain));
     }

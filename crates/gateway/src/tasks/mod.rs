@@ -30,8 +30,8 @@ use protocol::feature::Effect;
 use protocol::{Era, ErrorCode, ErrorObject, Method, Reply, method};
 use upstream::{Call, EventSender, ServerResponse};
 
-use ids::Found;
 pub(super) use ids::TaskIds;
+use ids::TaskRef;
 pub(super) use waiting::{call_as_task, declared, is_required, waited_for};
 
 /// Longest wait for the end of a task.
@@ -41,7 +41,7 @@ const LIMIT: Duration = Duration::from_hours(1);
 struct TaskRequest<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
-    found: &'a Found,
+    found: &'a TaskRef,
     params: Raw,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn handle(
     let params = params.with("taskId", &Raw::of(&found.id));
     gateway.open(caller, &found.server, event_sender).await;
     let asking = TaskRequest { gateway, caller, found: &found, params };
-    let ids = gateway.task_ids.of(&caller.principal, &found.server).asked_as(&found.id, &token);
+    let ids = gateway.task_ids.of(&caller.principal, &found.server).known_as(&found.id, &token);
     let reply = match (name, caller.version.era()) {
         (method::TASKS_GET, Era::Modern) => asking.get_modern().await,
         (method::TASKS_GET, Era::Legacy) => asking.get_legacy().await,
@@ -92,7 +92,7 @@ pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
 /// Returns the server and the server's id of the task that the client calls `token`. The task must belong to
 /// the client, and the server must support notifications about it.
 pub(super) fn task_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option<(Arc<str>, Arc<str>)> {
-    let Found { server, id } = gateway.task_ids.find(caller, token)?;
+    let TaskRef { server, id } = gateway.task_ids.find(caller, token)?;
     (gateway.manager.era_of(&server)? == Era::Modern).then(|| (server, id.into()))
 }
 
@@ -219,7 +219,7 @@ fn about(mut call: Box<Call>, name: &'static str, params: Raw) -> Box<Call> {
 }
 
 /// Makes a request about the task `found`.
-fn request(manager: &Manager, found: &Found, call: Box<Call>) -> Result<RoutedRequest, Error> {
+fn request(manager: &Manager, found: &TaskRef, call: Box<Call>) -> Result<RoutedRequest, Error> {
     manager.request_at(&found.server, found.id.as_str().into(), call)
 }
 

@@ -29,8 +29,8 @@ pub(super) async fn perform(
     let done = loop {
         tokio::select! {
             biased;
-            Some(said) = receiver.recv() => match said {
-                CallEvent::Notice(told) => event_sender.offer(notice(told, ids)),
+            Some(event) = receiver.recv() => match event {
+                CallEvent::Notice(notification) => event_sender.offer(notice(notification, ids)),
                 CallEvent::Question(question) => questions.push(ask(question, event_sender, ids)),
                 CallEvent::Pause(after) => event_sender.pause(after),
             },
@@ -38,9 +38,9 @@ pub(super) async fn perform(
             done = &mut call => break done,
         }
     };
-    while let Ok(said) = receiver.try_recv() {
-        if let CallEvent::Notice(told) = said {
-            event_sender.offer(notice(told, ids));
+    while let Ok(event) = receiver.try_recv() {
+        if let CallEvent::Notice(notification) = event {
+            event_sender.offer(notice(notification, ids));
         }
     }
     done

@@ -70,7 +70,7 @@ fn id_of(object: Option<Raw>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_one_era_only_the_ids_change() {
+async fn only_the_ids_change_within_one_era() {
     let scene = old().await;
     let client = legacy(r#"{"elicitation":{}}"#);
     let made = scene.call(&client, &[("task", r#"{"ttl":1.0}"#)]).await.expect("made");
@@ -83,9 +83,9 @@ async fn of_one_era_only_the_ids_change() {
     assert_eq!(id_of(Some(got)), id);
     let (result, mut heard) = scene.request_heard(&client, "tasks/result", raw(&params));
     let answering = async {
-        let mut asked = 0;
-        while let Some(said) = heard.recv().await {
-            match said {
+        let mut questions_seen = 0;
+        while let Some(event) = heard.recv().await {
+            match event {
                 CallEvent::Pause(_) => {}
                 CallEvent::Notice(notice) => assert!(notice.params.expect("params").as_str().contains(&id)),
                 CallEvent::Question(question) => {
@@ -93,14 +93,14 @@ async fn of_one_era_only_the_ids_change() {
                     assert!(params.as_str().contains(&id), "{}", params.as_str());
                     let answer = raw(r#"{"action":"accept"}"#);
                     question.answer(Ok(task::with_related(&answer, &raw(&id))));
-                    asked += 1;
+                    questions_seen += 1;
                 }
             }
         }
-        asked
+        questions_seen
     };
-    let (result, asked) = tokio::join!(result, answering);
-    assert_eq!(asked, 1);
+    let (result, questions_seen) = tokio::join!(result, answering);
+    assert_eq!(questions_seen, 1);
     let back =
         r#""answer":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"7"}}}"#;
     assert!(text(&result).contains(back), "the server hears its own id: {}", text(&result));
@@ -171,8 +171,8 @@ async fn a_modern_client_follows_an_old_task() {
 async fn a_modern_client_without_tasks_waits_for_an_old_one_and_is_asked() {
     let scene = old().await;
     let client = modern("c", r#"{"elicitation":{}}"#);
-    let asked = scene.call(&client, &[]).await.expect("a question");
-    let state = asked.get("requestState").expect("a state");
+    let questions_seen = scene.call(&client, &[]).await.expect("a question");
+    let state = questions_seen.get("requestState").expect("a state");
     let answers = r#"{"question-1":{"action":"accept"}}"#;
     let done = scene.call(&client, &[("requestState", state.as_str()), ("inputResponses", answers)]).await;
     assert_eq!(
@@ -191,7 +191,7 @@ async fn a_modern_client_without_tasks_waits_for_an_old_one_and_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_refuses_is_not_sent_to_it_again() {
+async fn refused_task_request_is_not_sent_again() {
     let plain = r#"{"name":"echo"}"#;
     let optional = r#"{"name":"echo","execution":{"taskSupport":"optional"}}"#;
     let forbidden = r#"{"name":"echo","execution":{"taskSupport":"forbidden"}}"#;
@@ -265,22 +265,22 @@ fn new_server(call: &upstream::Call, looks: &AtomicUsize) -> Reply {
 }
 
 async fn accepting(mut heard: upstream::EventReceiver) -> usize {
-    let mut asked = 0;
-    while let Some(said) = heard.recv().await {
-        if let CallEvent::Question(question) = said {
+    let mut count = 0;
+    while let Some(event) = heard.recv().await {
+        if let CallEvent::Question(question) = event {
             question.answer(Ok(raw(r#"{"action":"accept"}"#)));
-            asked += 1;
+            count += 1;
         }
     }
-    asked
+    count
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_old_client_waits_for_a_new_task_and_is_asked() {
     let scene = new().await;
     let (call, heard) = scene.call_heard(&legacy(r#"{"elicitation":{}}"#), &[]);
-    let (done, asked) = tokio::join!(call, accepting(heard));
-    assert_eq!((text(&done), asked), (r#"{"content":[],"n":1e400}"#, 1));
+    let (done, questions_seen) = tokio::join!(call, accepting(heard));
+    assert_eq!((text(&done), questions_seen), (r#"{"content":[],"n":1e400}"#, 1));
     assert_eq!(scene.server.executed("tasks/cancel"), 0);
 
     let scene = new().await;
@@ -304,8 +304,8 @@ async fn an_old_client_that_asked_follows_a_new_task() {
     let got = scene.request(&client, "tasks/get", &params).await.expect("there");
     assert!(got.get("ttl").is_some() && got.get("resultType").is_none(), "{}", got.as_str());
     let (result, heard) = scene.request_heard(&client, "tasks/result", raw(&params));
-    let (result, asked) = tokio::join!(result, accepting(heard));
-    assert_eq!(asked, 1);
+    let (result, questions_seen) = tokio::join!(result, accepting(heard));
+    assert_eq!(questions_seen, 1);
     let marked = format!(
         r#"{{"content":[],"n":1e400,"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":{id}}}}}}}"#
     );

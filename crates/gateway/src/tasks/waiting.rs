@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::super::caller::Caller;
 use super::super::era::task::{self, EXTENSION};
 use super::super::{Gateway, error};
-use super::ids::Found;
+use super::ids::TaskRef;
 use super::{CallResult, LIMIT, about, call_of, performed, request, status};
 use crate::manager::{Manager, RoutedRequest};
 use crate::required_input::RequiredInput;
@@ -52,7 +52,7 @@ pub(crate) async fn waited_for(
 ) -> Option<Reply> {
     let result = reply.as_ref().ok()?;
     result.text("resultType").filter(|kind| kind == "task")?;
-    let found = Found { server: Arc::clone(server), id: result.get_as("taskId")? };
+    let found = TaskRef { server: Arc::clone(server), id: result.get_as("taskId")? };
     let abandoned = Abandoned::new(&gateway.manager, &gateway.shutdown, &found, call_of(caller));
     let outcome = outcome(gateway, caller, &found, event_sender).await;
     abandoned.keep();
@@ -63,7 +63,7 @@ pub(crate) async fn waited_for(
 pub(super) async fn outcome(
     gateway: &Gateway,
     caller: &Caller,
-    found: &Found,
+    found: &TaskRef,
     event_sender: &EventSender,
 ) -> Reply {
     let id = Raw::empty_object().with("taskId", &Raw::of(&found.id));
@@ -75,10 +75,10 @@ pub(super) async fn outcome(
         if let Some(outcome) = task::outcome(&task) {
             return outcome;
         }
-        let wanted =
+        let required_input =
             (status(&task) == "input_required").then(|| RequiredInput::of_task(&task, &mut answered));
-        if let Some(wanted) = wanted.transpose()?.flatten() {
-            let responses = wanted.asked(caller, &found.server, event_sender).await?;
+        if let Some(required_input) = required_input.transpose()?.flatten() {
+            let responses = required_input.ask_client(caller, &found.server, event_sender).await?;
             let params = id.with("inputResponses", &responses);
             let update = about(call_of(caller), method::TASKS_UPDATE, params);
             perform(gateway, caller, found, update).await?;
@@ -93,7 +93,7 @@ pub(super) async fn outcome(
     ))
 }
 
-async fn perform(gateway: &Gateway, caller: &Caller, found: &Found, call: Box<Call>) -> Reply {
+async fn perform(gateway: &Gateway, caller: &Caller, found: &TaskRef, call: Box<Call>) -> Reply {
     let manager = &gateway.manager;
     let done = performed(manager, request(manager, found, call), &EventSender::none()).await;
     done.map_err(|failure| error::object(&failure, caller.version.era()))?.body
@@ -116,7 +116,7 @@ pub(crate) async fn call_as_task(
     let made = performed(&manager, Ok(routed), &event_sender).await?;
     let id = made.body.as_ref().ok().and_then(|result| result.get("task")?.get_as::<String>("taskId"));
     let Some(id) = id.filter(|_| !is_asked) else { return Ok(made) };
-    let found = Found { server, id };
+    let found = TaskRef { server, id };
     let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
     let rest = request(&manager, &found, about(call.clone(), method::TASKS_RESULT, params));
     let abandoned = Abandoned::new(&manager, &shutdown, &found, call);
@@ -132,12 +132,12 @@ struct Abandoned(Option<Cancel>);
 struct Cancel {
     manager: Arc<Manager>,
     shutdown: Shutdown,
-    found: Found,
+    found: TaskRef,
     call: Box<Call>,
 }
 
 impl Abandoned {
-    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &Found, call: Box<Call>) -> Self {
+    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &TaskRef, call: Box<Call>) -> Self {
         let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
         Self(Some(Cancel {
             manager: Arc::clone(manager),

@@ -29,7 +29,7 @@ impl Raw {
         out.push(b'}');
         let is_whole = places.len() == members.len() && (1..=MOST).contains(&places.len());
         let places = if is_whole { MemberIndex::of(0, &places, None) } else { MemberIndex::UNKNOWN };
-        Self::surveyed(Bytes::from(out), places)
+        Self::indexed(Bytes::from(out), places)
     }
 
     /// This object with the member `name` set to `value`: replaced in its position, or appended. Every other byte stays
@@ -89,7 +89,7 @@ impl Raw {
             copied = end;
         }
         out.extend_from_slice(&self.bytes[copied..]);
-        Self::unsurveyed(Bytes::from(out))
+        Self::unindexed(Bytes::from(out))
     }
 
     /// Several changes in one pass: `Some` sets a member, `None` removes it.
@@ -98,7 +98,7 @@ impl Raw {
     /// Anything but an object is returned unchanged.
     pub fn edit(&self, changes: &[(&str, Option<&Self>)]) -> Self {
         let changes_it = |(name, value): &(&str, Option<&Self>)| value.is_some() || self.part(name).is_some();
-        if !self.is_object() || self.is_surveyed() && !changes.iter().any(changes_it) {
+        if !self.is_object() || self.is_indexed() && !changes.iter().any(changes_it) {
             return self.clone();
         }
         let new = |(name, value): &(&str, Option<&Self>)| {
@@ -106,7 +106,7 @@ impl Raw {
         };
         let mut out = Vec::with_capacity(self.bytes.len() + changes.iter().map(new).sum::<usize>());
         write_edited(&mut out, self.as_part(), changes);
-        Self::unsurveyed(Bytes::from(out))
+        Self::unindexed(Bytes::from(out))
     }
 }
 

@@ -60,8 +60,8 @@ impl Block {
 }
 
 /// Returns the bytes that are inside of strings, opening quotes included. `quotes` are those that are not escaped;
-/// `begun` says whether the first byte is in a string.
-pub(super) const fn inside(quotes: u64, begun: bool) -> u64 {
+/// `opened` says whether the first byte is in a string.
+pub(super) const fn inside(quotes: u64, starts_inside: bool) -> u64 {
     // Each bit becomes the parity of all quotes up to it.
     let mut inside = quotes;
     let mut distance = 1;
@@ -69,7 +69,7 @@ pub(super) const fn inside(quotes: u64, begun: bool) -> u64 {
         inside ^= inside << distance;
         distance *= 2;
     }
-    inside ^ (begun as u64).wrapping_neg()
+    inside ^ (starts_inside as u64).wrapping_neg()
 }
 
 #[cfg(test)]

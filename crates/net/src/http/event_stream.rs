@@ -124,7 +124,7 @@ impl EventStream {
 
     /// The whole body, if it is no event stream.
     pub async fn into_body(mut self, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
-        let begun = std::mem::take(&mut self.input);
-        collect(self.body, begun, limit, payer).await
+        let start = std::mem::take(&mut self.input);
+        collect(self.body, start, limit, payer).await
     }
 }

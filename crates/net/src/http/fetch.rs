@@ -101,11 +101,11 @@ mod tests {
     async fn a_response_ends_at_its_limits() {
         let long = fetched(vec![full(200, "", &"x".repeat(65))]).await.expect_err("too long");
         assert_eq!(long, Error::TooLarge { limit: 64 });
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(
             fetched(vec![Step::Hang]).await.expect_err("no response"),
             Error::TimedOut { after: LIMITS.time }
         );
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(10));
     }
 }

@@ -81,15 +81,15 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-/// Whether `headers` announce the media type `wanted`; parameters and case do not matter.
-pub fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
+/// Whether `headers` announce the media type `media_type`; parameters and case do not matter.
+pub fn is_media_type(headers: &HeaderMap, media_type: &str) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return false };
     // The usual values are compared without a look at their parts.
-    if value == wanted || value == "application/json" {
-        return value == wanted;
+    if value == media_type || value == "application/json" {
+        return value == media_type;
     }
     let value = value.to_str().unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media_type)
 }
 
 #[cfg(test)]

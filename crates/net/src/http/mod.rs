@@ -96,17 +96,17 @@ pub struct Sockets {
 }
 
 impl Client {
-    /// A client for the origin of `url`, within `dial_policy` and over `network`. It keeps at most `kept` connections that
+    /// A client for the origin of `url`, within `dial_policy` and over `network`. It keeps at most `max_idle` connections that
     /// have been idle for a second.
     pub fn new(
         url: &Url,
         (dial_policy, network): (DialPolicy, &Network),
-        kept: usize,
+        max_idle: usize,
         shutdown: &Shutdown,
     ) -> Result<Self, Error> {
         Ok(Self {
             dialer: Dialer::new(url, dial_policy, network)?,
-            idle: Idle::new(kept, shutdown),
+            idle: Idle::new(max_idle, shutdown),
             wary_until: AtomicU64::new(0),
             made: Instant::now(),
             origin: url.origin().ascii_serialization().into(),

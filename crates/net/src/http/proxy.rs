@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_proxy_that_cannot_be_used_is_named_and_not_quoted() {
-        for (value, said) in [
+        for (value, expected) in [
             ("socks5://u:s3cret@h:1080", "SOCKS"),
             ("https://u:s3cret@h:3128", "TLS"),
             ("http://u:s3cret@h/path", "path"),
@@ -232,7 +232,7 @@ mod tests {
             ("ftp://u:s3cret@h", "not the URL"),
         ] {
             let error = environment(&[("ALL_PROXY", value)]).expect_err(value);
-            assert!(error.starts_with("ALL_PROXY ") && error.contains(said), "{error}");
+            assert!(error.starts_with("ALL_PROXY ") && error.contains(expected), "{error}");
             assert!(!error.contains("s3cret"), "{error}");
         }
     }

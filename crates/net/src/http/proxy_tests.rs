@@ -3,7 +3,7 @@
 
 use http::Method;
 use runtime::shutdown::Shutdown;
-use testkit::scripted::{Seen, Step, TestServer, full, json};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, full, json};
 use url::Url;
 
 use super::*;
@@ -24,7 +24,7 @@ async fn fetched(url: &str, dial_policy: DialPolicy, network: &Network) -> Resul
 
 async fn through(
     url: &str,
-    script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
+    script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
 ) -> (TestServer, Error) {
     let proxy = TestServer::new(script).await;
     let error = fetched(url, DialPolicy::Anywhere, &network(&proxy.url, false)).await;
@@ -50,7 +50,7 @@ async fn a_request_without_tls_is_passed_on_by_the_proxy() {
 #[tokio::test]
 async fn a_refused_tunnel_is_told_as_the_proxys_and_sends_nothing() {
     let basic = "proxy-authenticate: Basic realm=\"x\"\r\n";
-    for (status, headers, said) in [
+    for (status, headers, expected) in [
         (407, basic, "needs credentials (HTTP 407): set its `username` and `password"),
         (
             407,
@@ -66,7 +66,7 @@ async fn a_refused_tunnel_is_told_as_the_proxys_and_sends_nothing() {
             through("https://mcp.invalid/a", move |_| vec![full(status, headers, "no")]).await;
         assert!(matches!(error, Error::Connect { .. }), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("the proxy http://127.0.0.1:") && text.contains(said), "{text}");
+        assert!(text.contains("the proxy http://127.0.0.1:") && text.contains(expected), "{text}");
         let lines: Vec<_> = proxy.seen().into_iter().map(|seen| seen.line).collect();
         assert_eq!(lines, ["CONNECT mcp.invalid:443"]);
     }
@@ -80,14 +80,14 @@ async fn a_proxy_that_closes_hangs_or_is_not_there_is_named() {
     let url = proxy.url.clone();
     drop(proxy);
     let absent = fetched("http://mcp.invalid/", DialPolicy::Anywhere, &network(&url, false)).await;
-    for (error, said) in [
+    for (error, expected) in [
         (closed, "did not open a tunnel"),
         (hangs, "gave no connection within 5 s"),
         (absent.expect_err("nobody listens"), "cannot be reached"),
     ] {
         assert!(matches!(error, Error::Connect { .. }), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("the proxy http://127.0.0.1:") && text.contains(said), "{text}");
+        assert!(text.contains("the proxy http://127.0.0.1:") && text.contains(expected), "{text}");
     }
 }
 

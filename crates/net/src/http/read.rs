@@ -27,16 +27,16 @@ pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     })
 }
 
-/// Reads the rest of a body that began with `begun`. A body that arrives in one piece is not copied.
+/// Reads the rest of a body that began with `start`. A body that arrives in one piece is not copied.
 ///
 /// It is charged while it arrives; the caller charges what it keeps.
-pub async fn collect(mut body: Body, begun: Bytes, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
+pub async fn collect(mut body: Body, start: Bytes, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
     let announced =
         body.size_hint().exact().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
-    if announced > limit || begun.len() > limit {
+    if announced > limit || start.len() > limit {
         return Err(Error::TooLarge { limit });
     }
-    let (mut first, mut whole, mut work) = (begun, BytesMut::new(), WorkBudget::new());
+    let (mut first, mut whole, mut work) = (start, BytesMut::new(), WorkBudget::new());
     let open = || Charge::open(payer.account(), ChargeKind::Answer);
     let mut charge = None;
     // A body of known length is charged before it is read.

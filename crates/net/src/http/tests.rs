@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use runtime::memory::Payer;
-use testkit::scripted::{Seen, Step, TestServer, chunk, end, full, json, stream};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, chunk, end, full, json, stream};
 use testkit::served::Served;
 
 const NOTE: &[u8] = br#"{"jsonrpc":"2.0","method":"note"}"#;
@@ -40,17 +40,19 @@ fn client(url: &Url) -> Caller {
     keeping(url, 300)
 }
 
-/// A client that keeps `kept` idle connections.
-fn keeping(url: &Url, kept: usize) -> Caller {
+/// A client that keeps `max_idle` idle connections.
+fn keeping(url: &Url, max_idle: usize) -> Caller {
     Caller {
-        client: Client::new(url, (DialPolicy::Anywhere, &Network::default()), kept, &Shutdown::new())
+        client: Client::new(url, (DialPolicy::Anywhere, &Network::default()), max_idle, &Shutdown::new())
             .expect("a client"),
         url: url.clone(),
     }
 }
 
 /// A server that does `script` to each request, and a client for it.
-async fn bench(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> (TestServer, Caller) {
+async fn bench(
+    script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
+) -> (TestServer, Caller) {
     let server = TestServer::new(script).await;
     let client = client(&server.url);
     (server, client)
@@ -177,7 +179,7 @@ async fn an_end_that_the_runtime_does_not_know_of_is_seen_before_a_request_is_wr
 }
 
 #[tokio::test]
-async fn who_leaves_closes_the_connection() {
+async fn cancelled_request_closes_its_connection() {
     let (mut server, client) = bench(|_| vec![Step::Hang]).await;
     tokio::select! {
         _ = post(&client, true) => panic!("an answer"),
@@ -231,7 +233,7 @@ async fn a_server_may_answer_before_it_has_read_the_request() {
 }
 
 #[tokio::test]
-async fn what_was_sent_and_not_answered_is_lost_and_makes_wary() {
+async fn request_sent_and_not_answered_is_lost_and_makes_the_client_wary() {
     let (server, client) = bench(|seen| match seen.connection {
         0 => vec![Step::Close],
         _ => vec![full(200, "", "abc")],
@@ -323,7 +325,7 @@ async fn more_than_the_pool_keeps_wait_a_second_whatever_worker_they_are_on() {
 }
 
 #[tokio::test]
-async fn who_is_needed_again_and_again_is_kept_though_it_is_more() {
+async fn connections_in_constant_use_are_kept_above_the_idle_limit() {
     let server = TestServer::new(|_| vec![Step::Wait, full(200, "", "abc")]).await;
     let client = keeping(&server.url, 1);
     for round in 1..=3 {

@@ -56,7 +56,7 @@ impl Service<Uri> for Opener {
             let Some(proxy) = &opener.proxy else { return opener.connect(target).await };
             let authority = if opener.is_tls { Some(opener.target(&target).await?) } else { None };
             let socket = opener.connect(proxy.origin().clone()).await.map_err(|error| {
-                said(format!("the proxy {proxy} cannot be reached: {}", reason(error.as_ref())))
+                tunnel_error(format!("the proxy {proxy} cannot be reached: {}", reason(error.as_ref())))
             })?;
             match authority {
                 Some(authority) => tunnel(socket, proxy, &authority).await,
@@ -82,7 +82,7 @@ impl Opener {
             return Ok(format!("{host}:{port}").parse()?);
         }
         let unchecked = || {
-            said(format!(
+            tunnel_error(format!(
                 "the address of {host} cannot be checked here, because only the proxy knows it; list the host in \
                  `allowed_hosts` if you trust it"
             ))
@@ -102,13 +102,13 @@ impl Opener {
 /// Opens a tunnel to `target` through `proxy`, which is connected.
 async fn tunnel(socket: Tcp, proxy: &Proxy, target: &Authority) -> Result<Tcp, BoxError> {
     let lost = |error: hyper::Error| {
-        said(format!("the proxy {proxy} did not open a tunnel to {target}: {}", reason(&error)))
+        tunnel_error(format!("the proxy {proxy} did not open a tunnel to {target}: {}", reason(&error)))
     };
     let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(socket).await.map_err(lost)?;
     let exchange = async {
         let response = sender.send_request(proxy.connect(target)?).await.map_err(lost)?;
         if !response.status().is_success() {
-            return Err(said(refusal(proxy, target.as_str(), response.status(), response.headers())));
+            return Err(tunnel_error(refusal(proxy, target.as_str(), response.status(), response.headers())));
         }
         hyper::upgrade::on(response).await.map_err(lost)
     };
@@ -120,9 +120,9 @@ async fn tunnel(socket: Tcp, proxy: &Proxy, target: &Authority) -> Result<Tcp, B
         upgraded = &mut exchange => upgraded?,
         _ = &mut connection => exchange.await?,
     };
-    let parts = upgraded.downcast::<Tcp>().map_err(|_| said("the tunnel is not a socket".into()))?;
+    let parts = upgraded.downcast::<Tcp>().map_err(|_| tunnel_error("the tunnel is not a socket".into()))?;
     if !parts.read_buf.is_empty() {
-        return Err(said(format!("the proxy {proxy} sent bytes before the tunnel was used")));
+        return Err(tunnel_error(format!("the proxy {proxy} sent bytes before the tunnel was used")));
     }
     Ok(parts.io)
 }
@@ -169,6 +169,6 @@ pub(super) fn refusal(proxy: &Proxy, target: &str, status: StatusCode, headers: 
     }
 }
 
-fn said(text: String) -> BoxError {
+fn tunnel_error(text: String) -> BoxError {
     Box::<dyn StdError + Send + Sync>::from(text)
 }

@@ -94,15 +94,15 @@ struct Finder<'a> {
     for_ajv: bool,
 }
 
-type Found = Result<(), String>;
+type CheckResult = Result<(), String>;
 
-fn refuse(path: &str, keyword: &str, why: &str) -> Found {
+fn refuse(path: &str, keyword: &str, why: &str) -> CheckResult {
     Err(format!("{path}{keyword} {why}"))
 }
 
 impl Finder<'_> {
     /// Checks a schema whose keywords are at `path`. The caller limits the depth.
-    fn schema(&self, schema: &Value, path: &str) -> Found {
+    fn schema(&self, schema: &Value, path: &str) -> CheckResult {
         match schema {
             Value::Bool(_) => Ok(()),
             Value::Object(keywords) => {
@@ -117,7 +117,12 @@ impl Finder<'_> {
         }
     }
 
-    fn keyword(&self, (keyword, value): (&String, &Value), beside: &Map<String, Value>, path: &str) -> Found {
+    fn keyword(
+        &self,
+        (keyword, value): (&String, &Value),
+        beside: &Map<String, Value>,
+        path: &str,
+    ) -> CheckResult {
         let keyword = keyword.as_str();
         let is = |fits: bool, expected| if fits { Ok(()) } else { refuse(path, keyword, expected) };
         match keyword {
@@ -150,7 +155,7 @@ impl Finder<'_> {
         }
     }
 
-    fn schemas(&self, value: &Value, path: &str, keyword: &str) -> Found {
+    fn schemas(&self, value: &Value, path: &str, keyword: &str) -> CheckResult {
         let Some(schemas) = value.as_array() else {
             return refuse(path, keyword, "is not an array of schemas");
         };
@@ -158,7 +163,7 @@ impl Finder<'_> {
         schemas.iter().enumerate().try_for_each(|(index, schema)| self.schema(schema, &at(index)))
     }
 
-    fn by_name(&self, value: &Value, path: &str, keyword: &str) -> Found {
+    fn by_name(&self, value: &Value, path: &str, keyword: &str) -> CheckResult {
         let Some(schemas) = value.as_object() else { return refuse(path, keyword, "is not an object") };
         schemas.iter().try_for_each(|(name, schema)| {
             if keyword == "patternProperties" {
@@ -173,7 +178,7 @@ impl Finder<'_> {
 
     /// A pattern is a regular expression of ECMAScript, which Ajv compiles with the flag `u`. In an `inputSchema` only
     /// a pattern that is invalid without the flag too is a flaw.
-    fn pattern(&self, pattern: &str, path: &str, keyword: &str) -> Found {
+    fn pattern(&self, pattern: &str, path: &str, keyword: &str) -> CheckResult {
         let is_valid = |unicode| {
             let flags = regress::Flags { unicode, no_opt: true, ..regress::Flags::default() };
             regress::Regex::with_flags(pattern, flags).is_ok()
@@ -190,7 +195,7 @@ impl Finder<'_> {
     }
 
     /// A reference leads to a schema in the same document. Nothing is fetched.
-    fn reference(&self, reference: &str, path: &str) -> Found {
+    fn reference(&self, reference: &str, path: &str) -> CheckResult {
         let own = self.root.get("$id").and_then(Value::as_str).unwrap_or_default();
         let fragment = reference.strip_prefix(own).unwrap_or(reference);
         let is_schema =
@@ -207,7 +212,7 @@ impl Finder<'_> {
     }
 }
 
-fn check_type(value: &Value, path: &str) -> Found {
+fn check_type(value: &Value, path: &str) -> CheckResult {
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
     let fits = match value {
         Value::Array(types) => !types.is_empty() && types.iter().all(is_type),

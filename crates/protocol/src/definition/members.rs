@@ -52,7 +52,7 @@ pub(super) enum Fit {
 }
 
 impl Checker {
-    pub(super) fn note(&mut self, repair: impl Into<String>) {
+    pub(super) fn record(&mut self, repair: impl Into<String>) {
         if self.repairs.named.len() < MAX_NAMED {
             self.repairs.named.push(repair.into());
         } else {
@@ -69,7 +69,7 @@ impl Checker {
     ) -> Result<Vec<(&'static str, Option<Raw>)>, String> {
         let is_twice = object.duplicate_key();
         if let Some(name) = &is_twice {
-            self.note(format!("{path}{} stands twice, the first one counts", sanitize::shown(name)));
+            self.record(format!("{path}{} stands twice, the first one counts", sanitize::shown(name)));
         }
         let mut changes = Vec::new();
         for field in fields {
@@ -84,7 +84,7 @@ impl Checker {
                 Fit::Repaired(value) => changes.push((field.name, Some(value))),
                 Fit::Unfit(why) if field.is_required => return Err(format!("{at} {why}")),
                 Fit::Unfit(why) => {
-                    self.note(format!("{at} {why} and was left out"));
+                    self.record(format!("{at} {why} and was left out"));
                     changes.push((field.name, None));
                 }
                 // A client that reads the last of two equal members must read the one that was checked.
@@ -132,43 +132,43 @@ impl Checker {
     }
 
     fn fit_list(&mut self, list: &Raw, shape: &Shape, at: &str) -> Fit {
-        let (mut kept, mut is_changed, mut is_empty) = (Vec::new(), false, true);
+        let (mut retained, mut is_changed, mut is_empty) = (Vec::new(), false, true);
         for (index, element) in list.elements().enumerate() {
             is_empty = false;
             let at = format!("{at}[{index}]");
             match self.fit(&element, shape, &at) {
-                Fit::Fits => kept.push(element),
+                Fit::Fits => retained.push(element),
                 Fit::Repaired(element) => {
                     is_changed = true;
-                    kept.push(element);
+                    retained.push(element);
                 }
                 Fit::Unfit(why) => {
                     is_changed = true;
-                    self.note(format!("{at} {why} and was left out"));
+                    self.record(format!("{at} {why} and was left out"));
                 }
             }
         }
-        match (is_changed, kept.is_empty() && !is_empty) {
+        match (is_changed, retained.is_empty() && !is_empty) {
             (false, _) => Fit::Fits,
-            (true, false) => Fit::Repaired(Raw::of(&kept)),
+            (true, false) => Fit::Repaired(Raw::of(&retained)),
             (true, true) => Fit::Unfit("has no valid element".to_owned()),
         }
     }
 
     fn fit_objects(&mut self, objects: &Raw, at: &str) -> Fit {
         let members: Vec<_> = objects.members().collect();
-        let kept: Vec<(&str, Option<&Raw>)> = members
+        let retained: Vec<(&str, Option<&Raw>)> = members
             .iter()
             .filter(|(_, value)| value.is_object())
             .map(|(name, value)| (&**name, Some(value)))
             .collect();
-        if kept.len() == members.len() {
+        if retained.len() == members.len() {
             return Fit::Fits;
         }
-        self.note(format!(
+        self.record(format!(
             "{} of the members of {at} are no objects and were left out",
-            members.len() - kept.len()
+            members.len() - retained.len()
         ));
-        Fit::Repaired(Raw::empty_object().edit(&kept))
+        Fit::Repaired(Raw::empty_object().edit(&retained))
     }
 }

@@ -54,12 +54,12 @@ pub fn check(kind: Kind, key: &str, definition: &Raw, server: Version) -> Result
     let mut checker = Checker::default();
     let readable = text::without_lone_surrogates(definition);
     if readable.is_some() {
-        checker.note("a text has half of a surrogate pair, which was replaced");
+        checker.record("a text has half of a surrogate pair, which was replaced");
     }
     let sent = readable.as_ref().unwrap_or(definition);
     let mut changes = checker.changes(sent, fields(kind), "")?;
     if matches!(kind, Kind::Resources | Kind::Templates) && sent.text("name").is_none() {
-        checker.note("name is missing or is no text, and is now the URI");
+        checker.record("name is missing or is no text, and is now the URI");
         changes.push(("name", Some(Raw::of(key))));
     }
     let mut outcome = Checked::default();

@@ -282,7 +282,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_was_repaired_is_valid(value in any_value(), at in 0..4_usize, is_modern: bool) {
+    fn repaired_definition_is_valid(value in any_value(), at in 0..4_usize, is_modern: bool) {
         let (kind, server) = (Kind::ALL[at], SERVERS[usize::from(is_modern)]);
         let mut definition = value;
         if !definition.is_object() {

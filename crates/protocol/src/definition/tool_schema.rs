@@ -35,7 +35,7 @@ enum RootType {
 pub(super) fn input(schema: Option<Raw>, checker: &mut Checker) -> Result<Schema, String> {
     let any = || Raw::of(&serde_json::json!({"type": "object"}));
     let Some(schema) = schema else {
-        checker.note(format!("{INPUT} is missing and accepts any object now"));
+        checker.record(format!("{INPUT} is missing and accepts any object now"));
         return Ok(Schema { changed: Some(Some(any())), has_booleans: false });
     };
     if schema.is_object() {
@@ -50,7 +50,7 @@ pub(super) fn input(schema: Option<Raw>, checker: &mut Checker) -> Result<Schema
     }
     // PHP prints an empty object as `[]`.
     if schema.is_null() || schema.as_str() == "true" || is_empty_list(&schema) {
-        checker.note(format!("{INPUT} is {} and accepts any object now", schema.as_str()));
+        checker.record(format!("{INPUT} is {} and accepts any object now", schema.as_str()));
         return Ok(Schema { changed: Some(Some(any())), has_booleans: false });
     }
     Err(format!("its {INPUT} is no schema"))
@@ -62,12 +62,12 @@ pub(super) fn output(schema: Option<Raw>, server: Version, checker: &mut Checker
     let Some(schema) = schema else { return Schema::default() };
     let without = Schema { changed: Some(None), has_booleans: false };
     if !schema.is_object() {
-        checker.note(format!("{OUTPUT} is no object and was left out"));
+        checker.record(format!("{OUTPUT} is no object and was left out"));
         return without;
     }
     let root = root_type(&schema);
     if root == RootType::Other && !server.has_any_output() {
-        checker.note(format!("{OUTPUT} has another type than object and was left out"));
+        checker.record(format!("{OUTPUT} has another type than object and was left out"));
         return without;
     }
     let gets_type = matches!(root, RootType::Missing | RootType::Includes) && !server.has_any_output();
@@ -75,7 +75,7 @@ pub(super) fn output(schema: Option<Raw>, server: Version, checker: &mut Checker
     // The TypeScript SDK compiles each of these when it reads the list, and refuses the list if one does not compile.
     match json_schema::flaw_of_output(offered.changed.as_ref().and_then(Option::as_ref).unwrap_or(&schema)) {
         Some(flaw) => {
-            checker.note(format!("{OUTPUT} is not valid ({flaw}) and was left out"));
+            checker.record(format!("{OUTPUT} is not valid ({flaw}) and was left out"));
             without
         }
         None => offered,
@@ -103,7 +103,7 @@ fn root_type(schema: &Raw) -> RootType {
 fn root_members(schema: &Raw, (name, gets_type): (&str, bool), checker: &mut Checker) -> Schema {
     let mut changes: Vec<(&'static str, Option<Raw>)> = Vec::new();
     if gets_type {
-        checker.note(format!("{name} has the type \"object\" now"));
+        checker.record(format!("{name} has the type \"object\" now"));
         changes.push(("type", Some(Raw::of("object"))));
     }
     let mut has_booleans = false;
@@ -115,7 +115,7 @@ fn root_members(schema: &Raw, (name, gets_type): (&str, bool), checker: &mut Che
         match checker.fit(&value, &shape, &at) {
             Fit::Repaired(value) => changes.push((member, Some(value))),
             Fit::Unfit(why) => {
-                checker.note(format!("{at} {why} and was left out"));
+                checker.record(format!("{at} {why} and was left out"));
                 changes.push((member, None));
             }
             Fit::Fits if member == "properties" => {
@@ -153,7 +153,7 @@ fn properties(properties: &Raw, at: &str, checker: &mut Checker) -> Schema {
         let is_schema = is_boolean || schema.is_object();
         if !is_schema {
             is_changed = true;
-            checker.note(format!("{at}.{} is no schema and accepts anything now", sanitize::shown(name)));
+            checker.record(format!("{at}.{} is no schema and accepts anything now", sanitize::shown(name)));
         }
         edits.push((&**name, Some(if is_schema { schema } else { &any })));
     }

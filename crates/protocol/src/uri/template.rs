@@ -161,8 +161,8 @@ impl Part {
             Self::Literal(text) => after_literal(uri, reached, text.as_bytes(), work),
             Self::Run(class, limit) => after_run(uri, reached, (*class, *limit), work),
             Self::Led(lead, class, limit) => {
-                let begun = after_literal(uri, reached, &[*lead], work)?;
-                let mut both = after_run(uri, &begun, (*class, *limit), work)?;
+                let behind_lead = after_literal(uri, reached, &[*lead], work)?;
+                let mut both = after_run(uri, &behind_lead, (*class, *limit), work)?;
                 both.extend_from_slice(reached);
                 both.sort_unstable();
                 Some(both.into_iter().fold(Positions::new(), add))

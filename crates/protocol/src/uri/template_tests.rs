@@ -55,7 +55,7 @@ fn templates_of_every_level() {
 }
 
 #[test]
-fn what_is_no_template_is_only_itself() {
+fn text_without_a_template_matches_only_itself() {
     let long = format!("a://{}{{x}}", "y".repeat(MAX_TEMPLATE));
     let many = format!("a://{}", "{x}".repeat(MAX_PARTS));
     for text in [

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_begun_before_its_group_was_forgotten_is_not_kept() {
+    async fn entry_started_before_its_group_was_forgotten_is_not_stored() {
         let memory = MemoryCache::new(MAX_BYTES);
         let (ours, theirs) = (Group::new(&["g", "a"]), Group::new(&["g", "b"]));
         let stamps = [&ours, &theirs].map(|group| memory.look(&key(group, 1)).stamp.expect("one"));

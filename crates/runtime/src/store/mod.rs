@@ -188,7 +188,7 @@ impl Store {
     }
 
     /// Counts a lookup in a cache that another part keeps in `area`.
-    pub fn note(&self, area: &str, is_hit: bool) {
+    pub fn record(&self, area: &str, is_hit: bool) {
         self.0.counters.looked(area, is_hit);
     }
 

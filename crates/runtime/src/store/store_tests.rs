@@ -12,7 +12,7 @@ use super::*;
 const TTL: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Broken(u8);
+struct FetchError(u8);
 
 fn memory() -> Store {
     Store::open(&Config::default())
@@ -23,7 +23,7 @@ fn group() -> Group {
 }
 
 #[allow(clippy::unnecessary_wraps)] // the callers expect a `Result`
-fn value(text: &'static str) -> Result<Bytes, Broken> {
+fn value(text: &'static str) -> Result<Bytes, FetchError> {
     Ok(Bytes::from_static(text.as_bytes()))
 }
 
@@ -62,7 +62,7 @@ async fn nothing_is_kept_for_no_time_and_nobody_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_equal_wishes_one_is_worked_out() {
+async fn equal_requests_are_computed_once() {
     let (store, count) = (memory(), AtomicUsize::new(0));
     let wish = |which: usize| {
         let (store, count) = (&store, &count);
@@ -86,7 +86,7 @@ async fn of_equal_wishes_one_is_worked_out() {
 #[tokio::test(start_paused = true)]
 async fn when_the_one_who_works_it_out_leaves_another_takes_over() {
     let (store, key) = (memory(), Key::new(&group(), &1));
-    let mut first = Box::pin(store.fetch(&key, TTL, std::future::pending::<Result<Bytes, Broken>>()));
+    let mut first = Box::pin(store.fetch(&key, TTL, std::future::pending::<Result<Bytes, FetchError>>()));
     assert!(futures_util::poll!(&mut first).is_pending());
     let turns = Mutex::new(Vec::new());
     let wait = |name: usize| {
@@ -107,9 +107,9 @@ async fn when_the_one_who_works_it_out_leaves_another_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_before_anything_came_of_it_leaves_nothing_behind() {
+async fn cancelled_caller_leaves_no_entry_behind() {
     let (store, key) = (memory(), Key::new(&group(), &1));
-    let wait = || Box::pin(store.fetch(&key, TTL, std::future::pending::<Result<Bytes, Broken>>()));
+    let wait = || Box::pin(store.fetch(&key, TTL, std::future::pending::<Result<Bytes, FetchError>>()));
     let mut all = [wait(), wait(), wait()];
     for one in &mut all {
         assert!(futures_util::poll!(one).is_pending());
@@ -126,11 +126,11 @@ async fn an_error_goes_to_all_who_waited_and_is_not_kept() {
         store.fetch(&key, TTL, async {
             count.fetch_add(1, Ordering::Relaxed);
             yield_now().await;
-            Err::<Bytes, _>(Broken(7))
+            Err::<Bytes, _>(FetchError(7))
         })
     };
     let all = join_all((0..10).map(wish)).await;
-    assert!(all.iter().all(|one| *one == Err(Broken(7))), "{all:?}");
+    assert!(all.iter().all(|one| *one == Err(FetchError(7))), "{all:?}");
     assert_eq!(count.load(Ordering::Relaxed), 1);
     assert_eq!(fetch(&store, "x").await, fetched("x", false));
 }
@@ -140,15 +140,15 @@ async fn an_error_of_a_type_that_a_waiter_does_not_know_is_not_its_own() {
     let (store, key) = (memory(), Key::new(&group(), &1));
     let failing = store.fetch(&key, TTL, async {
         yield_now().await;
-        Err::<Bytes, _>(Broken(7))
+        Err::<Bytes, _>(FetchError(7))
     });
     let other = store.fetch(&key, TTL, async { Ok::<_, String>(Bytes::from_static(b"mine")) });
     let (failed, other) = tokio::join!(failing, other);
-    assert_eq!((failed, other), (Err(Broken(7)), Ok(fetched("mine", false))));
+    assert_eq!((failed, other), (Err(FetchError(7)), Ok(fetched("mine", false))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_being_made_while_its_group_is_forgotten_is_not_kept_and_nobody_joins_it() {
+async fn entry_computed_while_its_group_is_forgotten_is_not_stored_and_not_joined() {
     let (store, go) = (memory(), Notify::new());
     let key = Key::new(&group(), &1);
     let mut old = Box::pin(store.fetch(&key, TTL, async {
@@ -188,7 +188,7 @@ async fn an_answer_says_itself_for_whom_it_is() {
         let own = key(who);
         let places = CacheKeys { own: &own, common: Some(&common) };
         let made = Made { value: Bytes::copy_from_slice(who.as_bytes()), keep };
-        let fetched = store.fetch_made(places, async { Ok::<_, Broken>(made) }).await.expect("no error");
+        let fetched = store.fetch_made(places, async { Ok::<_, FetchError>(made) }).await.expect("no error");
         (String::from_utf8(fetched.value.to_vec()).expect("UTF-8"), fetched.cached)
     };
     assert_eq!(ask("ann", CacheScope::Own(TTL)).await, ("ann".into(), false));
@@ -203,7 +203,7 @@ async fn an_answer_says_itself_for_whom_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_for_others_is_worked_out_by_all_at_once() {
+async fn unshared_value_is_computed_by_all_callers_at_once() {
     let (store, key) = (memory(), Key::new(&group(), &1));
     let (first, rest) = (Arc::new(Notify::new()), Arc::new(tokio::sync::Barrier::new(9)));
     let wish = |at: usize| {
@@ -215,7 +215,7 @@ async fn what_is_not_for_others_is_worked_out_by_all_at_once() {
                 } else {
                     rest.wait().await;
                 }
-                Ok::<_, Broken>(Made { value: Bytes::from(at.to_string()), keep: CacheScope::Not })
+                Ok::<_, FetchError>(Made { value: Bytes::from(at.to_string()), keep: CacheScope::Not })
             };
             store.fetch_made(CacheKeys { own: key, common: None }, make).await
         }

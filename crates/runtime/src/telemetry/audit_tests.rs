@@ -15,10 +15,10 @@ fn lines(filter: &str, work: impl FnOnce()) -> Vec<Value> {
     let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter));
     let lines = lines.with_writer(move || writer.clone()).json().flatten_event(true).without_time();
     tracing::subscriber::with_default(lines.finish(), work);
-    told(&sink)
+    records(&sink)
 }
 
-fn told(sink: &Sink) -> Vec<Value> {
+fn records(sink: &Sink) -> Vec<Value> {
     let written = sink.text();
     written.lines().map(|line| serde_json::from_str(line).expect("one object")).collect()
 }
@@ -42,13 +42,13 @@ async fn a_line_says_how_long_the_deed_took() {
     tokio::time::advance(Duration::from_nanos(1_234_567_891)).await;
     record.ended(DONE);
     drop(listening);
-    assert_eq!(told(&sink)[0]["duration_ms"], 1234.568);
+    assert_eq!(records(&sink)[0]["duration_ms"], 1234.568);
 }
 
 const WHO: Actor<'_> = Actor { principal: "key:ops", role: "superuser", request: None };
 
 #[test]
-fn what_operators_do_and_may_not_do_is_told_by_default() {
+fn allowed_and_denied_operations_are_audited_by_default() {
     let request = RequestId::new();
     let written = lines(super::super::Level::Info.filter(), || {
         let record = operation(Actor { request: Some(request), ..WHO }, "reconnect", Some("issues"));
@@ -92,7 +92,7 @@ fn calls_are_told_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_came_of_a_call_is_told_in_a_word_that_no_server_chooses() {
+fn outcome_of_a_call_is_audited_in_a_word_that_no_server_chooses() {
     let result = |text: &str| Raw::parse(&bytes::Bytes::from(text.to_owned()));
     let foreign = |code: &str| ErrorObject::new(-32001, "no").with_data(&json!({"code": code}));
     for (reply, outcome) in [

@@ -19,6 +19,8 @@ pub(crate) const BOUNDS_MS: [u64; 15] =
 pub enum Outcome {
     /// With a result, whose rest may still be arriving.
     Result,
+    /// With a result of a tool that says `isError`.
+    ToolError,
     /// With a JSON-RPC error of the server.
     RpcError,
     /// The connection between Switchyard and the server failed.
@@ -29,12 +31,13 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes.
-    pub const ALL: [Self; 4] = [Self::Result, Self::RpcError, Self::Failed, Self::Refused];
+    pub const ALL: [Self; 5] = [Self::Result, Self::ToolError, Self::RpcError, Self::Failed, Self::Refused];
 
     /// The label in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Result => "result",
+            Self::ToolError => "tool_error",
             Self::RpcError => "rpc_error",
             Self::Failed => "failed",
             Self::Refused => "refused",
@@ -74,6 +77,11 @@ impl Durations {
         histogram.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
+    /// The number of calls that ended with `outcome`.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.0[outcome as usize].buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
+    }
+
     /// The counts of each outcome.
     pub fn counted(&self) -> [Counted; Outcome::ALL.len()] {
         Outcome::ALL.map(|outcome| {
@@ -99,7 +107,7 @@ mod tests {
             durations.ended(Outcome::Failed, elapsed);
         }
         durations.ended(Outcome::Result, Duration::from_millis(70));
-        let [result, rpc_error, failed, refused] = durations.counted();
+        let [result, tool_error, rpc_error, failed, refused] = durations.counted();
         let at = |counted: &Counted| {
             let filled = counted.buckets.iter().enumerate().filter(|(_, calls)| **calls > 0);
             filled.map(|(bucket, calls)| (bucket, *calls)).collect::<Vec<_>>()
@@ -107,8 +115,9 @@ mod tests {
         assert_eq!(at(&failed), [(0, 2), (1, 1), (14, 1), (15, 1)]);
         assert_eq!(failed.sum, taken.iter().sum::<Duration>());
         assert_eq!((at(&result), result.sum), (vec![(4, 1)], Duration::from_millis(70)));
-        assert_eq!((at(&rpc_error), at(&refused)), (vec![], vec![]));
-        let order = [result, rpc_error, failed, refused].map(|counted| counted.outcome);
+        assert_eq!((at(&rpc_error), at(&refused), at(&tool_error)), (vec![], vec![], vec![]));
+        assert_eq!(Outcome::ALL.map(|outcome| durations.count(outcome)), [1, 0, 0, 5, 0]);
+        let order = [result, tool_error, rpc_error, failed, refused].map(|counted| counted.outcome);
         assert_eq!(order, Outcome::ALL);
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused() {
+    fn path_that_is_no_regular_file_is_refused() {
         for path in ["/dev/null", "/", "/nowhere/at/all"] {
             assert!(LogFile::open(Path::new(path)).is_err(), "{path}");
         }

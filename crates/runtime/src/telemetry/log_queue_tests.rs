@@ -4,9 +4,9 @@ use super::super::sink::Sink;
 use super::*;
 
 /// A writer that fails while an error is set.
-struct Broken(Sink, std::sync::Arc<Mutex<Option<io::ErrorKind>>>);
+struct BrokenSink(Sink, std::sync::Arc<Mutex<Option<io::ErrorKind>>>);
 
-impl Write for Broken {
+impl Write for BrokenSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match *self.1.lock().expect("not poisoned") {
             Some(kind) => Err(kind.into()),
@@ -68,7 +68,7 @@ fn running_actions_take_no_room_of_lines_and_leave_some_to_other_principals() {
 fn audit_lines_outlast_a_broken_output_and_log_lines_do_not() {
     let (sink, queue) = (Sink::default(), queue());
     let fault = std::sync::Arc::new(Mutex::new(Some(io::ErrorKind::BrokenPipe)));
-    queue.start(Broken(sink.clone(), fault.clone())).expect("a thread");
+    queue.start(BrokenSink(sink.clone(), fault.clone())).expect("a thread");
     queue.put(LineKind::Log, b"lost\n");
     queue.put(LineKind::Audit, b"who did it\n");
     queue.put(LineKind::Log, b"after it\n");

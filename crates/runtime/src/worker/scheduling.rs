@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_starts_is_scheduled_as_usual() {
+    fn process_started_by_a_worker_has_the_usual_scheduling() {
         let (inherited, of_runtime) = apart(|| {
             ours();
             suit(100);

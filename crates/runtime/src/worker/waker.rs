@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_told_once() {
+    fn suppressed_wakes_are_delivered_once() {
         let (_bell, waker, count) = rung();
         assert_eq!(suppress_wakes(&waker, || waker.wake_by_ref()), ((), true));
         assert_eq!((count(), suppress_wakes(&waker, || ())), (0, ((), false)));

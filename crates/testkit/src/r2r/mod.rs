@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::served::Served;
 use routes::{Asked, Reply};
 use state::State;
-pub use state::{Fault, Seen};
+pub use state::{Fault, ReceivedRequest};
 
 /// The account, unless a test sets another one.
 pub const EMAIL: &str = "service@example.com";
@@ -135,7 +135,7 @@ impl R2r {
     }
 
     /// Returns the requests since the start, the first 10,000 of them.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         self.state().seen.clone()
     }
 

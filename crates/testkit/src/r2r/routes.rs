@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::state::{Fault, Seen, State};
+use super::state::{Fault, ReceivedRequest, State};
 use super::{documents, record, retrieval};
 
 /// One request.
@@ -34,8 +34,8 @@ impl Asked {
         }
     }
 
-    pub(super) fn seen(&self) -> Seen {
-        Seen {
+    pub(super) fn seen(&self) -> ReceivedRequest {
+        ReceivedRequest {
             method: self.method.clone(),
             path: self.raw_path.clone(),
             query: self.query.clone(),

@@ -34,7 +34,7 @@ pub enum Fault {
 
 /// One received request.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Method of the request.
     pub method: String,
     /// Path as it was sent.
@@ -58,7 +58,7 @@ pub(super) struct State {
     pub faults: Vec<(String, usize, Fault)>,
     pub delays: Vec<(String, Duration)>,
     pub counts: BTreeMap<String, usize>,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<ReceivedRequest>,
     clock: u64,
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Body;
 use tokio::sync::mpsc;
 
-use super::{Clock, ResponseStream, Splice};
+use super::{Clock, EnvelopeEdit, ResponseStream};
 use crate::error::Error;
 use json::envelope_stream::Terms;
 
@@ -38,8 +38,8 @@ pub type BodyWriter = mpsc::UnboundedSender<Result<&'static str, Error>>;
 /// Returns a flow of which nothing has come, and the way to write it.
 pub fn flow() -> (ResponseStream, BodyWriter) {
     let (writer, receiver) = mpsc::unbounded_channel();
-    let splice = Splice::new(7, TERMS);
-    let mut flow = ResponseStream::new(Box::new(Pipe(receiver)), splice, VecDeque::new(), (CAP, CAP));
+    let edit = EnvelopeEdit::new(7, TERMS);
+    let mut flow = ResponseStream::new(Box::new(Pipe(receiver)), edit, VecDeque::new(), (CAP, CAP));
     flow.clock = Clock::of(LEFT);
     (flow, writer)
 }

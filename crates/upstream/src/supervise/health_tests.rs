@@ -45,7 +45,7 @@ impl Client {
 
 /// Events under load, in seconds after its beginning.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observation {
     opened: Option<u64>,
     connected: Option<u64>,
     answered: Option<u64>,
@@ -54,8 +54,8 @@ struct Seen {
 }
 
 /// Lets clients call for `time`, and records the events.
-async fn load(scene: &mut Scene, client: Client, time: Duration) -> Seen {
-    let (started, seen) = (Instant::now(), Mutex::new(Seen::default()));
+async fn load(scene: &mut Scene, client: Client, time: Duration) -> Observation {
+    let (started, seen) = (Instant::now(), Mutex::new(Observation::default()));
     let (upstream, server) = (Arc::clone(&scene.upstream), scene.server.clone());
     let at = || Some(started.elapsed().as_secs());
     let clients = join_all((0..CLIENTS).map(async |_| {

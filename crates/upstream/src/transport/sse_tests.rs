@@ -12,7 +12,7 @@ use crate::connection::Event;
 use crate::transport::testing::{MESSAGE_BYTES, config};
 use json::Raw;
 use protocol::feature::List;
-use testkit::scripted::{Seen, Step, TestServer, chunk, end, event, full, json, stream};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, chunk, end, event, full, json, stream};
 
 const INITIALIZED: &str =
     r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05","capabilities":{}}}"#;
@@ -37,7 +37,7 @@ impl Bench {
         Self::with(move |seen| if is_get(seen) { script.clone() } else { vec![json(202, "Accepted")] }).await
     }
 
-    async fn with(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    async fn with(script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let server = TestServer::new(script).await;
         let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
         let http = Http { url: server.url.clone(), headers, token: None };
@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-fn is_get(seen: &Seen) -> bool {
+fn is_get(seen: &ReceivedRequest) -> bool {
     seen.line.starts_with("GET")
 }
 
@@ -223,7 +223,7 @@ async fn a_post_that_is_refused_cuts_no_other_call() {
 
 #[tokio::test]
 async fn a_stream_that_is_not_what_it_should_be_is_refused() {
-    let begins = |text: &'static str| move |_: &Seen| vec![stream(""), chunk(text), end()];
+    let begins = |text: &'static str| move |_: &ReceivedRequest| vec![stream(""), chunk(text), end()];
     let foreign = Bench::with(begins("event: endpoint\ndata: http://127.0.0.2:1/steal\n\n")).await;
     assert!(foreign.refusal().await.to_string().contains("another origin"));
     let silent = Bench::with(begins("data: x\n\n")).await;

@@ -19,7 +19,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::super::client::MODERN;
 use super::super::sse;
-use super::state::{Envelope, Era, Outcome, Seen, State, error, plain, tagged};
+use super::state::{Envelope, Era, Outcome, ReceivedRequest, State, error, plain, tagged};
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 /// An error closes the connection immediately.
@@ -47,7 +47,7 @@ async fn handle(state: Arc<State>, streams: Streams, request: Request<Incoming>)
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let body = String::from_utf8_lossy(&body).into_owned();
     let envelope: Option<Envelope<'_>> = serde_json::from_str(&body).ok();
-    state.remember(Seen {
+    state.remember(ReceivedRequest {
         http_method: head.method.to_string(),
         headers: head.headers.clone(),
         body: body.clone(),

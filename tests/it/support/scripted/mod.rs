@@ -18,7 +18,7 @@ use tokio::net::TcpSocket;
 
 use super::{Background, listen};
 use state::Era;
-pub use state::Seen;
+pub use state::ReceivedRequest;
 use state::State;
 
 /// The reaction of a tool to a call.
@@ -185,12 +185,12 @@ impl Server {
     }
 
     /// Every HTTP request so far.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         self.state.seen()
     }
 
     /// The requests with this JSON-RPC method.
-    pub fn seen_calling(&self, method: &str) -> Vec<Seen> {
+    pub fn seen_calling(&self, method: &str) -> Vec<ReceivedRequest> {
         self.seen().into_iter().filter(|seen| seen.rpc_method.as_deref() == Some(method)).collect()
     }
 

@@ -26,7 +26,7 @@ pub enum Era {
 
 /// One HTTP request as it arrived.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// `POST`, `GET`, `DELETE`.
     pub http_method: String,
     /// All headers.
@@ -37,7 +37,7 @@ pub struct Seen {
     pub rpc_method: Option<String>,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// `params`, byte for byte.
     pub fn params(&self) -> String {
         let envelope: Envelope<'_> = serde_json::from_str(&self.body).expect("a message");
@@ -134,7 +134,7 @@ pub struct State {
 struct Inside {
     tools: Vec<Tool>,
     runs: HashMap<String, usize>,
-    seen: Vec<Seen>,
+    seen: Vec<ReceivedRequest>,
     sessions: HashSet<String>,
     named: usize,
     /// The required value of `Authorization`.
@@ -169,11 +169,11 @@ impl State {
         self.lock().runs.get(tool).copied().unwrap_or(0)
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         self.lock().seen.clone()
     }
 
-    pub fn remember(&self, seen: Seen) {
+    pub fn remember(&self, seen: ReceivedRequest) {
         self.lock().seen.push(seen);
     }
 

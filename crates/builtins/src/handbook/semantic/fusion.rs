@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_scope_is_no_hit_and_counts_for_the_mean() {
+    fn section_out_of_scope_is_no_hit_and_counts_for_the_mean() {
         let all = [near(1, 0.4), near(2, 0.2), near(99, 0.9)];
         assert_eq!(ranked(&[by_words(1, 1.0)], &all), [(1, 0.5), (2, 0.0)]);
     }

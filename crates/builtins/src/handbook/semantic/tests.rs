@@ -180,7 +180,7 @@ pub(super) async fn shown_of_long(fixture: &Fixture, query: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_long_section_the_passage_is_shown_that_is_near() {
+async fn nearest_passage_of_a_long_section_is_shown() {
     let model = Concepts::new(Mode::Works);
     let fixture = company(&model).await;
     fixture.write("long.md", &long_with("The nocturnal nocturnal nocturnal otter."));

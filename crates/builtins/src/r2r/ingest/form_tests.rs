@@ -16,7 +16,7 @@ fn a_document_has_one_id_and_another_wherever_it_is_another() {
 }
 
 #[test]
-fn what_r2r_does_not_know_is_sent_as_text() {
+fn file_type_that_r2r_does_not_know_is_sent_as_text() {
     let names = [
         ("a/b.md", "a/b.md"),
         ("x.PDF", "x.PDF"),

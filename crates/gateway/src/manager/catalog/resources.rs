@@ -76,8 +76,8 @@ impl Resources {
         let can_clash = servers.len() > 1 || history.has_others(&servers);
         let mut clashes =
             if can_clash { claims.clashes(&keys, &claim_keys, &servers) } else { Clashes::default() };
-        note(history, &keys, &mut clashes.uris);
-        note(history, &claim_keys, &mut clashes.templates);
+        record(history, &keys, &mut clashes.uris);
+        record(history, &claim_keys, &mut clashes.templates);
         claims.follow(&keys, &clashes.uris, (template_keys.len(), &mut clashes.templates));
         let uris = Uris::assign(&keys, &clashes.uris);
         let (of_templates, of_skills) = clashes.templates.split_at(template_keys.len());
@@ -295,7 +295,7 @@ impl Resources {
 /// Notes the servers of `keys` as the first that listed them; what another server listed before is `clashing`.
 ///
 /// Beyond the bound of [`Owners`] a URI is not remembered and stays free: lists of resources may change all day.
-fn note(history: &mut Arc<Owners>, keys: &[ResourceKey], clashing: &mut Vec<bool>) {
+fn record(history: &mut Arc<Owners>, keys: &[ResourceKey], clashing: &mut Vec<bool>) {
     clashing.resize(keys.len(), false);
     for (key, clashes) in keys.iter().zip(clashing) {
         match history.owner(&key.uri) {

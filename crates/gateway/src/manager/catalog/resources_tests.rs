@@ -16,8 +16,8 @@ fn three() -> Catalog {
 pub(super) fn led(catalog: &Catalog, uri: &str) -> (bool, Vec<(String, String)>) {
     let places = catalog.resources().places(uri);
     let is_listed = !places.are_guessed();
-    let told = |place: ServerResource| (place.server.to_string(), place.uri);
-    (is_listed, places.into_vec().unwrap_or_default().into_iter().map(told).collect())
+    let pair = |place: ServerResource| (place.server.to_string(), place.uri);
+    (is_listed, places.into_vec().unwrap_or_default().into_iter().map(pair).collect())
 }
 
 #[track_caller]
@@ -27,7 +27,7 @@ fn leads(uri: &str, is_listed: bool, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_listed_leads_to_its_server() {
+fn listed_resource_leads_to_its_server() {
     leads("memo:a", true, &[("alpha", "memo:a")]);
     leads("test://beta/x", true, &[("beta", "test://x")]);
     leads("memo:alpha/a", true, &[("alpha", "memo:a")]);
@@ -105,7 +105,7 @@ fn a_uri_that_no_server_has_is_asked_for_where_it_may_be() {
 }
 
 #[test]
-fn what_is_completed_is_found_by_its_template() {
+fn completion_is_routed_by_its_template() {
     let catalog = three();
     let place = |text: &str| match catalog.resources().template(text) {
         UriServers::Listed(place) => (place.server.to_string(), place.uri),
@@ -121,7 +121,7 @@ fn what_is_completed_is_found_by_its_template() {
 }
 
 #[test]
-fn what_a_server_calls_its_own_is_offered_where_it_leads_back_to_it() {
+fn uri_of_a_server_is_offered_where_it_leads_back_to_it() {
     let catalog = three();
     let exposed =
         |server: &str, uri: &str| catalog.resources().exposed(server, uri, &mut LinkBudget::default());
@@ -148,7 +148,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn what_is_offered_leads_to_whoever_offers_it(parts in prop::collection::vec(part(), 1..4)) {
+    fn offered_resource_leads_to_the_server_that_offers_it(parts in prop::collection::vec(part(), 1..4)) {
         let texts: Vec<(Vec<&str>, Vec<&str>)> = parts
             .iter()
             .map(|(uris, forms)| (uris.iter().map(String::as_str).collect(), forms.iter().map(String::as_str).collect()))

@@ -105,10 +105,12 @@ pub struct ToolCall {
 /// How a call ended.
 #[derive(Debug)]
 pub struct CallEnd {
-    /// `ok`, `tool_error`, `failed` or `cancelled`.
+    /// `ok`, `tool_error`, `rpc_error`, `failed` or `cancelled`.
     pub outcome: &'static str,
     /// The code of the failure.
     pub code: Option<ErrorCode>,
+    /// The text of the error without secrets of the server, if texts are recorded.
+    pub error: Option<String>,
     /// Time from the request to the response, or to the beginning of a streamed response.
     pub duration: Duration,
     /// The attempts that ended; none if no server was reached or a cached result was returned.
@@ -176,11 +178,12 @@ impl EventKind {
 }
 
 impl CallEnd {
-    /// The memory of the attempts, whose errors are the only texts of an end.
+    /// The memory of the attempts and of the texts of errors.
     fn size(&self) -> usize {
+        let own = self.error.as_ref().map_or(0, String::len);
         let errors = self.attempts.iter().filter_map(|attempt| attempt.error.as_ref()).map(String::len);
         let is_inline = !self.attempts.spilled();
-        errors.sum::<usize>() + if is_inline { 0 } else { ALLOCATION + size_of_val(&*self.attempts) }
+        own + errors.sum::<usize>() + if is_inline { 0 } else { ALLOCATION + size_of_val(&*self.attempts) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::*;
 use upstream::EndedAttempts;
 
-fn note(events: &LiveEvents, reason: usize) {
+fn record(events: &LiveEvents, reason: usize) {
     let what = EventContent::Server { state: "failed", reason: Some("x".repeat(reason)) };
     events.changed(&"s".into(), what);
 }
@@ -25,19 +25,21 @@ fn begin(events: &LiveEvents, number: u64, arguments: usize) -> (Arc<ToolCall>, 
     (Arc::clone(&call), events.record(EventKind::CallStarted(call)))
 }
 
-fn end(events: &LiveEvents, (call, begun): (Arc<ToolCall>, u64)) {
+fn end(events: &LiveEvents, (call, started): (Arc<ToolCall>, u64)) {
     let (duration, attempts) = (Duration::ZERO, EndedAttempts::new());
-    call.end.set(CallEnd { outcome: "ok", code: None, duration, attempts }).expect("it ends once");
-    events.record_end(begun, call);
+    call.end
+        .set(CallEnd { outcome: "ok", code: None, error: None, duration, attempts })
+        .expect("it ends once");
+    events.record_end(started, call);
 }
 
 /// Reads all events of calls: the number of each call, and whether it ended.
 fn read(watcher: &mut Watcher) -> Vec<(u64, bool)> {
-    let told = |next| {
+    let read_events = |next| {
         let Next::Event(event) = next else { panic!("a gap") };
         event.call().map(|(call, end)| (call.number, end.is_some()))
     };
-    std::iter::from_fn(|| watcher.try_next()).filter_map(told).collect()
+    std::iter::from_fn(|| watcher.try_next()).filter_map(read_events).collect()
 }
 
 fn is_event(next: Option<&Next>) -> bool {
@@ -48,12 +50,12 @@ fn is_event(next: Option<&Next>) -> bool {
 fn a_watcher_that_does_not_read_keeps_one_mebibyte_and_learns_what_it_missed() {
     let events = LiveEvents::new();
     let mut watcher = events.watch(&"p".into(), None).expect("room");
-    (0..3_000).for_each(|_| note(&events, 1_000));
-    let kept = events.lock().ring.len();
-    assert!(events.lock().bytes <= RING_BYTES && kept > 500, "{kept}");
-    let missed = 3_000 - kept as u64;
+    (0..3_000).for_each(|_| record(&events, 1_000));
+    let ring_length = events.lock().ring.len();
+    assert!(events.lock().bytes <= RING_BYTES && ring_length > 500, "{ring_length}");
+    let missed = 3_000 - ring_length as u64;
     assert!(matches!(watcher.try_next(), Some(Next::Gap(Some(count), _)) if count == missed));
-    (0..kept).for_each(|_| assert!(is_event(watcher.try_next().as_ref())));
+    (0..ring_length).for_each(|_| assert!(is_event(watcher.try_next().as_ref())));
     assert!(watcher.try_next().is_none());
 }
 
@@ -61,7 +63,7 @@ fn a_watcher_that_does_not_read_keeps_one_mebibyte_and_learns_what_it_missed() {
 fn a_resumed_watcher_continues_after_the_last_event_it_has_seen() {
     let events = LiveEvents::new();
     let mut first = events.watch(&"p".into(), None).expect("room");
-    (0..3).for_each(|_| note(&events, 1));
+    (0..3).for_each(|_| record(&events, 1));
     let Some(Next::Event(event)) = first.try_next() else { panic!("no event") };
     let mut second = events.watch(&"p".into(), Some(event.number)).expect("room");
     let Some(Next::Event(next)) = second.try_next() else { panic!("no event") };
@@ -106,8 +108,8 @@ fn a_call_is_charged_once_and_as_long_as_one_of_its_events_is_kept() {
     let bytes = events.lock().bytes;
     assert!((8_000..9_500).contains(&bytes), "{bytes}");
     (2..1_000).for_each(|number| end(&events, begin(&events, number, 4_000)));
-    let kept = events.lock().ring.len();
-    assert!(kept > 450, "{kept} events of calls with 4,000 bytes are kept");
+    let ring_length = events.lock().ring.len();
+    assert!(ring_length > 450, "{ring_length} events of calls with 4,000 bytes are kept");
     // Its beginning is no longer in the ring.
     let bytes = events.lock().bytes;
     end(&events, open);
@@ -126,36 +128,36 @@ fn a_call_is_charged_once_and_as_long_as_one_of_its_events_is_kept() {
 async fn a_pause_ends_early_when_half_of_the_ring_was_recorded() {
     let events = LiveEvents::new();
     let watchers = [(); 2].map(|()| events.watch(&"p".into(), None).expect("room"));
-    let (begun, second) = (Instant::now(), Duration::from_secs(1));
-    note(&events, RING_BYTES / 2);
+    let (started, second) = (Instant::now(), Duration::from_secs(1));
+    record(&events, RING_BYTES / 2);
     let few = async {
         tokio::task::yield_now().await;
-        note(&events, RING_BYTES / 4);
+        record(&events, RING_BYTES / 4);
     };
-    tokio::join!(watchers[0].pause(begun + second), few);
-    assert_eq!(begun.elapsed(), second, "what was recorded before counts no more");
+    tokio::join!(watchers[0].pause(started + second), few);
+    assert_eq!(started.elapsed(), second, "what was recorded before counts no more");
     let much = async {
         for _ in 0..8 {
             tokio::task::yield_now().await;
-            note(&events, RING_BYTES / 15);
+            record(&events, RING_BYTES / 15);
         }
     };
-    let end = begun + second * 2;
+    let end = started + second * 2;
     tokio::join!(watchers[0].pause(end), watchers[1].pause(end), much);
-    assert_eq!(begun.elapsed(), second);
+    assert_eq!(started.elapsed(), second);
 }
 
 #[test]
 fn a_pause_without_watchers_is_told_as_a_gap() {
     let events = LiveEvents::new();
     let mut watcher = events.watch(&"p".into(), None).expect("room");
-    note(&events, 1);
+    record(&events, 1);
     let Some(Next::Event(event)) = watcher.try_next() else { panic!("no event") };
     drop(watcher);
     assert!(!events.is_watched());
     let mut watcher = events.watch(&"p".into(), Some(event.number)).expect("room");
     assert!(matches!(watcher.try_next(), Some(Next::Gap(Some(1), _))));
-    (0..3).for_each(|_| note(&events, 1));
+    (0..3).for_each(|_| record(&events, 1));
     let mut batch = Vec::new();
     watcher.take(&mut batch, 2);
     assert_eq!(batch.len(), 2);
@@ -183,7 +185,7 @@ fn the_ring_is_charged_to_the_memory_budget_and_shrinks_with_it() {
     let events = LiveEvents::new();
     events.lock().charge = budget.open(Account::LiveEvents, ChargeKind::Notice);
     let mut watcher = events.watch(&"p".into(), None).expect("room");
-    (0..3_000).for_each(|_| note(&events, 1_000));
+    (0..3_000).for_each(|_| record(&events, 1_000));
     let used = budget.usage().used;
     let bytes = events.lock().bytes;
     // Three quarters of five eighths.
@@ -198,13 +200,13 @@ async fn watchers_that_wait_are_woken_by_each_event() {
     let events = LiveEvents::new();
     let [mut one, mut other] = [1, 2].map(|_| events.watch(&"p".into(), None).expect("room"));
     for _ in 0..2 {
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         let patience = Duration::from_mins(1);
         let (one, other, ()) = tokio::join!(one.next(patience), other.next(patience), async {
             tokio::task::yield_now().await;
-            note(&events, 1);
+            record(&events, 1);
         });
         assert!(is_event(one.as_ref()) && is_event(other.as_ref()));
-        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(started.elapsed(), Duration::ZERO);
     }
 }

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 pub use event::{CallEnd, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames, ToolCall};
 
+use super::config::Config;
 use client_names::ClientNames;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::{RequestId, untrusted};
@@ -46,6 +47,8 @@ const CHARGE_STEP: usize = 64 * 1024;
 pub struct LiveEvents {
     is_watched: AtomicBool,
     has_arguments: AtomicBool,
+    /// Whether events of failed calls have the text of the error.
+    has_errors: AtomicBool,
     calls: AtomicU64,
     client_names: ClientNames,
     state: Mutex<State>,
@@ -104,10 +107,11 @@ impl LiveEvents {
             watchers: HashMap::new(),
             awaited: u64::MAX,
         };
-        let [is_watched, has_arguments] = [false, false].map(AtomicBool::new);
+        let [is_watched, has_arguments, has_errors] = [false; 3].map(AtomicBool::new);
         Arc::new(Self {
             is_watched,
             has_arguments,
+            has_errors,
             calls: AtomicU64::new(0),
             client_names: ClientNames::default(),
             state: Mutex::new(state),
@@ -142,9 +146,10 @@ impl LiveEvents {
         Some(Watcher { events, principal, position, is_told_by_ends: false })
     }
 
-    /// Sets whether future events of calls have the arguments.
-    pub(super) fn set_arguments(&self, are_recorded: bool) {
-        self.has_arguments.store(are_recorded, Ordering::Relaxed);
+    /// Sets which texts future events of calls have.
+    pub(super) fn configure(&self, config: &Config) {
+        self.has_arguments.store(config.arguments_in_events, Ordering::Relaxed);
+        self.has_errors.store(config.errors_in_events, Ordering::Relaxed);
     }
 
     /// Records an operation that ended, if somebody watches. `outcome` is `done` or a code.
@@ -175,10 +180,10 @@ impl LiveEvents {
         self.record_locked(self.lock(), what)
     }
 
-    /// Records the end of a call that the event `begun` is the beginning of.
-    fn record_end(&self, begun: u64, call: Arc<ToolCall>) {
+    /// Records the end of a call that the event `started` is the beginning of.
+    fn record_end(&self, started: u64, call: Arc<ToolCall>) {
         let mut state = self.lock();
-        state.has_ended(begun);
+        state.has_ended(started);
         self.record_locked(state, EventKind::CallEnded(call));
     }
 
@@ -235,11 +240,11 @@ impl State {
     }
 
     /// Marks the beginning of a call that ends. The event of the end, which holds the call longer, is charged for it.
-    fn has_ended(&mut self, begun: u64) {
-        let index = self.index(begun);
-        if let Some(begun) = self.ring.get_mut(index).filter(|found| found.event.number == begun) {
-            begun.has_ended = true;
-            let size = std::mem::replace(&mut begun.size, PLACE) - PLACE;
+    fn has_ended(&mut self, started: u64) {
+        let index = self.index(started);
+        if let Some(started) = self.ring.get_mut(index).filter(|found| found.event.number == started) {
+            started.has_ended = true;
+            let size = std::mem::replace(&mut started.size, PLACE) - PLACE;
             self.bytes -= size;
             self.recorded -= size as u64;
         }
@@ -256,9 +261,9 @@ impl State {
     /// Whether the budget has room for all events.
     fn is_charged(&mut self) -> bool {
         self.bytes <= self.charged || {
-            let wanted = self.bytes.next_multiple_of(CHARGE_STEP);
-            let has_room = self.charge.resize(wanted).is_ok();
-            self.charged = if has_room { wanted } else { self.charged };
+            let needed = self.bytes.next_multiple_of(CHARGE_STEP);
+            let has_room = self.charge.resize(needed).is_ok();
+            self.charged = if has_room { needed } else { self.charged };
             has_room
         }
     }
@@ -326,17 +331,17 @@ impl Watcher {
     /// Waits until events of `size` bytes were recorded. Events are counted from this call on, not from the first poll.
     fn recorded(&self, size: u64) -> impl Future<Output = ()> + use<> {
         let events = Arc::clone(&self.events);
-        let wanted = events.lock().recorded + size;
+        let needed = events.lock().recorded + size;
         async move {
             loop {
                 // Made before the look, so that an event in between wakes it.
                 let news = events.news.notified();
                 {
                     let mut state = events.lock();
-                    if state.recorded >= wanted {
+                    if state.recorded >= needed {
                         return;
                     }
-                    state.awaited = state.awaited.min(wanted);
+                    state.awaited = state.awaited.min(needed);
                 }
                 news.await;
             }

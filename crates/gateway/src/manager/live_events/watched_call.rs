@@ -1,26 +1,30 @@
 //! A call that is watched: its beginning, its attempts and its end.
 //!
 //! Invariants: this code runs only while somebody watches. A call whose future is dropped ends as cancelled. Arguments
-//! are recorded only if the operator allowed it, without secrets of the server, and at most [`MOST_ARGUMENTS`] of them.
+//! and texts of errors are recorded only if the operator allowed it, without secrets of the server, and at most
+//! [`MOST_TEXT`] of each.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::super::Manager;
 use super::super::error::Error;
 use super::super::routed_request::RoutedRequest;
+use super::super::{Manager, snapshot};
 use super::{CallEnd, EventKind, LiveEvents, ToolCall};
+use protocol::{ErrorObject, Problem, Reply};
+use runtime::telemetry::durations::Outcome;
 use serde_json::Value;
 use upstream::{CallSource, EndedAttempts, ServerResponse, Upstream};
 
-/// Most bytes of arguments in an event.
-const MOST_ARGUMENTS: usize = 4 * 1024;
+/// Most bytes of arguments in an event, and of the text of an error.
+const MOST_TEXT: usize = 4 * 1024;
 /// The end of a text that was cut.
 const CUT: char = '…';
-/// Bytes of arguments that are searched for secrets. More than [`MOST_ARGUMENTS`], so that a secret at the end of
+/// Bytes that are searched for secrets. More than [`MOST_TEXT`], so that a secret at the end of
 /// what is shown is found as a whole.
-const SEARCHED: usize = 4 * MOST_ARGUMENTS;
+const SEARCHED: usize = 4 * MOST_TEXT;
 
 /// A call that is watched. Dropping it records that the call was cancelled.
 struct WatchedCall<'a> {
@@ -28,7 +32,7 @@ struct WatchedCall<'a> {
     request: &'a RoutedRequest,
     call: Arc<ToolCall>,
     /// The number of the event of its beginning.
-    begun: u64,
+    started: u64,
     is_over: bool,
 }
 
@@ -46,44 +50,47 @@ impl<'a> WatchedCall<'a> {
             arguments,
             end: OnceLock::new(),
         });
-        let begun = events.record(EventKind::CallStarted(Arc::clone(&call)));
-        Self { events, request, call, begun, is_over: false }
+        let started = events.record(EventKind::CallStarted(Arc::clone(&call)));
+        Self { events, request, call, started, is_over: false }
     }
 
     /// Records the end of the call.
     fn ended(mut self, result: &Result<ServerResponse, Error>) {
         self.is_over = true;
         let attempts = self.request.call.attempts.take();
-        self.record(match result {
-            Ok(response) => {
-                let outcome = match response.body.as_buffered() {
-                    Some(Err(_)) => "failed",
-                    Some(Ok(result)) if result.get_as("isError") == Some(true) => "tool_error",
-                    _ => "ok",
+        let buffered = result.as_ref().map(|response| response.body.as_buffered());
+        let (outcome, code) = match &buffered {
+            Ok(reply) => {
+                let problem = reply.and_then(|reply| reply.as_ref().err()).and_then(ErrorObject::problem);
+                let outcome = match snapshot::outcome(self.request, Ok(*reply)) {
+                    Outcome::Result => "ok",
+                    other => other.as_str(),
                 };
-                CallEnd { outcome, code: None, duration: self.request.begun.elapsed(), attempts }
+                (outcome, problem.map(Problem::code))
             }
-            Err(error) => {
-                let (code, duration) = (Some(error.code()), self.request.begun.elapsed());
-                CallEnd { outcome: "failed", code, duration, attempts }
-            }
-        });
+            Err(error) => ("failed", Some(error.code())),
+        };
+        let has_error = self.events.has_errors.load(Ordering::Relaxed) && outcome != "ok";
+        let error = has_error.then(|| text_of(buffered)).flatten();
+        let error = error.map(|text| shown(&text, &self.request.server.upstream));
+        self.record(CallEnd { outcome, code, error, duration: self.request.started.elapsed(), attempts });
     }
 
     fn record(&self, end: CallEnd) {
         // It is set once, because `is_over` is set before.
         let _ = self.call.end.set(end);
-        self.events.record_end(self.begun, Arc::clone(&self.call));
+        self.events.record_end(self.started, Arc::clone(&self.call));
     }
 }
 
 impl Drop for WatchedCall<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let duration = self.request.begun.elapsed();
+            let duration = self.request.started.elapsed();
             self.record(CallEnd {
                 outcome: "cancelled",
                 code: None,
+                error: None,
                 duration,
                 attempts: EndedAttempts::new(),
             });
@@ -101,13 +108,32 @@ fn arguments(request: &RoutedRequest, upstream: &Upstream) -> Option<String> {
         // A watcher gets strings without the escapes that they came with, so secrets are searched in those.
         arguments.read::<Value>().map_or_else(|_| text.to_owned(), |value| value.to_string())
     };
-    let mut text = upstream.redacted(&text);
-    if text.len() > MOST_ARGUMENTS {
-        text.truncate(text.floor_char_boundary(MOST_ARGUMENTS));
+    Some(shown(&text, upstream))
+}
+
+/// What a failed call says about its failure, with the number of the server's JSON-RPC error.
+fn text_of(ended: Result<Option<&Reply>, &Error>) -> Option<String> {
+    let text = match ended {
+        Ok(Some(Err(error))) => format!("{}: {}", error.code(), error.message()),
+        Ok(Some(Ok(result))) => {
+            let content = result.get("content")?;
+            content.elements().find_map(|block| block.text("text").map(Cow::into_owned))?
+        }
+        Ok(None) => return None,
+        Err(error) => error.to_string(),
+    };
+    Some(text[..text.floor_char_boundary(SEARCHED)].to_owned())
+}
+
+/// Returns the beginning of `text` without secrets of the server.
+fn shown(text: &str, upstream: &Upstream) -> String {
+    let mut text = upstream.redacted(text);
+    if text.len() > MOST_TEXT {
+        text.truncate(text.floor_char_boundary(MOST_TEXT));
         text.push(CUT);
         text.shrink_to_fit();
     }
-    Some(text)
+    text
 }
 
 impl Manager {

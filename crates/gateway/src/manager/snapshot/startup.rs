@@ -16,7 +16,7 @@ use upstream::config::Transport;
 use upstream::{State, Upstream};
 
 /// How long after the start of a server lists wait for its first attempt to connect over HTTP.
-const PATIENCE: Duration = Duration::from_millis(300);
+const READY_WAIT: Duration = Duration::from_millis(300);
 /// How long one list waits at most, however many servers become ready meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -79,7 +79,7 @@ impl Snapshot {
         let unsettled = self.servers_in(scope).iter().filter(is_awaited).map(|server| &server.upstream);
         let until = |server: &Arc<Upstream>| match server.status().state {
             State::Connecting | State::Starting => server.started() + patience(server),
-            _ => now + PATIENCE,
+            _ => now + READY_WAIT,
         };
         unsettled.map(until).max().filter(|latest| *latest > now)
     }
@@ -89,7 +89,7 @@ impl Snapshot {
 fn patience(server: &Upstream) -> Duration {
     match server.config().transport {
         Transport::Stdio(_) => server.config().lifecycle.first_list_wait,
-        _ => PATIENCE,
+        _ => READY_WAIT,
     }
 }
 

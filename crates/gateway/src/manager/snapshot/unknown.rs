@@ -10,7 +10,7 @@ use std::sync::Arc;
 use auth::{Principal, Role};
 
 use super::{Scope, Server, Snapshot};
-use crate::manager::error::{Error, Hidden, Named};
+use crate::manager::error::{Error, Hidden, ItemKind};
 use crate::manager::not_configured::NotConfigured;
 use crate::manager::owners::Owners;
 use crate::manager::{failed_at, naming};
@@ -22,7 +22,7 @@ use upstream::{State, Status};
 
 impl Snapshot {
     /// The error for `name`, which is not in the catalog of `scope`.
-    pub(super) fn unknown(&self, scope: &Scope, kind: Named, name: &str) -> Error {
+    pub(super) fn unknown(&self, scope: &Scope, kind: ItemKind, name: &str) -> Error {
         let owner = match scope {
             Scope::All => self.owner(kind, name),
             Scope::Server(server) => self.server(server).ok().map(|server| (server, name)),
@@ -32,8 +32,8 @@ impl Snapshot {
             return wrong.map_or_else(|| self.nowhere(kind, name), not_configured);
         };
         if !server.is_heard && server.may_have(kind, own) {
-            let tool = (kind == Named::Tool).then_some(own);
-            return failed_at(&server.upstream, tool, trouble(&server.upstream.status()));
+            let tool = (kind == ItemKind::Tool).then_some(own);
+            return failed_at(&server.upstream, tool, absence_error(&server.upstream.status()));
         }
         let there = &server.upstream.config().name;
         let catalog = if *scope == Scope::All { &self.catalog } else { &server.catalog };
@@ -70,7 +70,7 @@ impl Snapshot {
         let Scope::Server(name) = scope else { return None };
         let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
-        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, trouble(&status)))
+        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, absence_error(&status)))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
@@ -80,11 +80,11 @@ impl Snapshot {
             return Some(not_configured(wrong));
         }
         let server = self.server_called(name).filter(|server| !server.is_heard)?;
-        Some(failed_at(&server.upstream, None, trouble(&server.upstream.status())))
+        Some(failed_at(&server.upstream, None, absence_error(&server.upstream.status())))
     }
 
     /// The server that `name` belongs to whatever the servers list, and what it calls it.
-    fn owner<'n>(&self, kind: Named, name: &'n str) -> Option<(&Arc<Server>, &'n str)> {
+    fn owner<'n>(&self, kind: ItemKind, name: &'n str) -> Option<(&Arc<Server>, &'n str)> {
         let find = |server: &str| self.server_called(server);
         naming::qualifier(name, find).or_else(|| {
             let server = find(self.owners(kind).owner(name)?)?;
@@ -128,21 +128,21 @@ impl Snapshot {
     }
 
     /// The entry that the tool or prompt `name` belongs to.
-    fn not_configured_owner(&self, kind: Named, name: &str) -> Option<&NotConfigured> {
+    fn not_configured_owner(&self, kind: ItemKind, name: &str) -> Option<&NotConfigured> {
         let find = |server: &str| self.not_configured_called(server);
         let qualified = naming::qualifier(name, find).map(|(wrong, _)| wrong);
         qualified.or_else(|| find(self.owners(kind).owner(name)?))
     }
 
     /// The servers that have had the names of tools or prompts.
-    fn owners(&self, kind: Named) -> &Owners {
+    fn owners(&self, kind: ItemKind) -> &Owners {
         match kind {
-            Named::Tool => &self.history.tools,
-            Named::Prompt => &self.history.prompts,
+            ItemKind::Tool => &self.history.tools,
+            ItemKind::Prompt => &self.history.prompts,
         }
     }
 
-    fn nowhere(&self, kind: Named, name: &str) -> Error {
+    fn nowhere(&self, kind: ItemKind, name: &str) -> Error {
         let names = self.catalog.listing(listed(kind)).entries().iter().map(|entry| entry.exposed.as_str());
         let unheard = self.servers.iter().filter(|server| server.is_awaited());
         let unheard = unheard.map(|server| &server.upstream.config().name);
@@ -176,10 +176,10 @@ impl Server {
     }
 
     /// Whether `name`, as clients know it, is not denied.
-    fn may_have(&self, kind: Named, name: &str) -> bool {
+    fn may_have(&self, kind: ItemKind, name: &str) -> bool {
         let tools: &Tools = &self.upstream.config().tools;
         let renamed = tools.rename.iter().find(|(_, shown)| shown.as_str() == name);
-        kind != Named::Tool || tools.let_through(renamed.map_or(name, |(own, _)| own))
+        kind != ItemKind::Tool || tools.let_through(renamed.map_or(name, |(own, _)| own))
     }
 }
 
@@ -187,14 +187,14 @@ fn not_configured(wrong: &NotConfigured) -> Error {
     Error::NotConfigured(Box::new(wrong.clone()))
 }
 
-const fn listed(kind: Named) -> Kind {
+const fn listed(kind: ItemKind) -> Kind {
     match kind {
-        Named::Tool => Kind::Tools,
-        Named::Prompt => Kind::Prompts,
+        ItemKind::Tool => Kind::Tools,
+        ItemKind::Prompt => Kind::Prompts,
     }
 }
 
-fn trouble(status: &Status) -> upstream::Error {
+fn absence_error(status: &Status) -> upstream::Error {
     match (status.state, status.breaker.retry_in) {
         (State::Disabled | State::Disconnected, _) => {
             upstream::Error::Unavailable { state: status.state.as_str() }

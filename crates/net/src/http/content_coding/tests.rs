@@ -182,7 +182,7 @@ fn a_bomb_ends_at_the_ratio_and_not_in_memory() {
 }
 
 #[test]
-fn what_was_flushed_is_given_before_the_end() {
+fn flushed_data_is_returned_before_the_end() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     let mut decoder = decoder("gzip").expect("a coding");
     for event in ["data: one\n\n", "data: two\n\n"] {

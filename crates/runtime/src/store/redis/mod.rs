@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_forgotten_while_it_is_away_is_owed_to_it_and_there_is_a_bound() {
+    async fn invalidations_during_an_outage_are_replayed_up_to_a_bound() {
         let redis = redis();
         for _ in 0..2 {
             assert!(redis.forget(&Group::new(&["a"])).await, "nobody failed");

@@ -94,20 +94,20 @@ impl Link {
         value: &[u8],
         ttl: Duration,
     ) -> Result<Vec<Option<Bytes>>, CommandError> {
-        let mut pipe = Pipeline::new();
+        let mut pipeline = Pipeline::new();
         for name in names {
-            pipe.cmd("SET").arg(name).arg(value).arg("NX").arg("EX").arg(ttl.as_secs()).ignore();
+            pipeline.cmd("SET").arg(name).arg(value).arg("NX").arg("EX").arg(ttl.as_secs()).ignore();
         }
-        let (found,) = self.ask(pipe.add_command(cmd("MGET").arg(names).clone())).await?;
+        let (found,) = self.ask(pipeline.add_command(cmd("MGET").arg(names).clone())).await?;
         Ok(found)
     }
 
     /// Sets `name` to `value` for `ttl`.
     pub(super) async fn set(&self, name: &str, value: &[u8], ttl: Duration) -> Result<(), CommandError> {
         let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
-        let mut pipe = Pipeline::new();
-        pipe.cmd("SET").arg(name).arg(value).arg("PX").arg(millis).ignore();
-        self.ask(&pipe).await
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("SET").arg(name).arg(value).arg("PX").arg(millis).ignore();
+        self.ask(&pipeline).await
     }
 
     /// Returns some of the names that begin with `prefix`. The scan begins at `cursor` and reads about `count` names.
@@ -118,10 +118,10 @@ impl Link {
         prefix: &str,
         count: usize,
     ) -> Result<(u64, Vec<String>), CommandError> {
-        let mut pipe = Pipeline::new();
+        let mut pipeline = Pipeline::new();
         // No character of a prefix has a meaning in a pattern.
-        pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*")).arg("COUNT").arg(count);
-        let (found,) = self.ask(&pipe).await?;
+        pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*")).arg("COUNT").arg(count);
+        let (found,) = self.ask(&pipeline).await?;
         Ok(found)
     }
 
@@ -133,15 +133,15 @@ impl Link {
         range: RangeInclusive<usize>,
         good: &[u8],
     ) -> Result<(), CommandError> {
-        let mut pipe = Pipeline::new();
-        let script = pipe.cmd("EVAL").arg(UNLINK_UNLESS).arg(names.len()).arg(names);
+        let mut pipeline = Pipeline::new();
+        let script = pipeline.cmd("EVAL").arg(UNLINK_UNLESS).arg(names.len()).arg(names);
         script.arg(*range.start()).arg(*range.end()).arg(good).ignore();
-        self.ask(&pipe).await
+        self.ask(&pipeline).await
     }
 
-    async fn ask<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, CommandError> {
+    async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, CommandError> {
         let mut connection = self.connection.clone();
-        let answer = timeout(self.limit, pipe.query_async(&mut connection)).await;
+        let answer = timeout(self.limit, pipeline.query_async(&mut connection)).await;
         Ok(answer.map_err(|_| CommandError::Silent(self.limit))??)
     }
 }

@@ -20,7 +20,7 @@ use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::http::{describe, describe_other, status_error};
 use crate::transport::inbound::is_message;
 use crate::transport::unreadable;
-use json::envelope_stream::{Splice, Terms};
+use json::envelope_stream::{EnvelopeEdit, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
 use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
@@ -146,19 +146,15 @@ impl AnswerReader<'_> {
             size += piece.len();
             pieces.push(piece);
         }
-        let mut splice = Splice::new(self.id, terms);
-        let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
+        let mut edit = EnvelopeEdit::new(self.id, terms);
+        let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| edit.take(piece)).collect();
         // A whole body that is no response is judged as such. A result that is still arriving can only be cut.
-        let is_broken = announced == Some(size) && splice.finish().is_err();
-        let is_fit = splice.has_started() && !is_broken && pieces.first().is_some_and(begins_as_text);
+        let is_broken = announced == Some(size) && edit.finish().is_err();
+        let is_fit = edit.has_started() && !is_broken && pieces.first().is_some_and(begins_as_text);
         match (parts, self.limit.checked_sub(size)) {
             (Ok(parts), Some(left)) if is_fit => {
-                let stream = ResponseStream::new(
-                    Box::new(body.map_err(Error::from)),
-                    splice,
-                    parts,
-                    (left, self.limit),
-                );
+                let stream =
+                    ResponseStream::new(Box::new(body.map_err(Error::from)), edit, parts, (left, self.limit));
                 Ok(Peeked::Streaming(Box::new(stream.paid_by(self.payer.account()))))
             }
             _ => Ok(Peeked::Buffered(collect(body, joined(pieces), self.limit, self.payer).await?)),

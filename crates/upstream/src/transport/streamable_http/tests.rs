@@ -15,7 +15,7 @@ use crate::transport::testing::config;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Reply, method};
-use testkit::scripted::{Seen, Step, TestServer, json, result};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, json, result};
 
 const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#;
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}}}"#;
@@ -27,7 +27,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    async fn new(script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let server = TestServer::new(script).await;
         let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
         let http = Http { url: server.url.clone(), headers, token: None };
@@ -39,7 +39,7 @@ impl Bench {
     }
 
     /// Starts a modern server that answers each call with `script`.
-    async fn modern(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    async fn modern(script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::new(move |seen| match seen.method().as_str() {
             method::DISCOVER => vec![result(seen, DISCOVERED)],
             _ => script(seen),
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// Starts a legacy server with a session that answers everything except the handshake with `script`.
-    async fn legacy(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    async fn legacy(script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::new(move |seen| match seen.method().as_str() {
             method::DISCOVER => vec![json(400, r#"{"error":"no session"}"#)],
             method::INITIALIZE => {

@@ -63,7 +63,7 @@ async fn chroma_that_does_not_answer_is_waited_for_no_longer_than_said() {
 }
 
 #[tokio::test]
-async fn what_changed_while_chroma_was_away_is_brought_up_to_date_when_a_search_sees_it_back() {
+async fn changes_during_an_outage_of_chroma_are_applied_when_a_search_sees_it_back() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
@@ -83,7 +83,7 @@ async fn what_changed_while_chroma_was_away_is_brought_up_to_date_when_a_search_
 }
 
 #[tokio::test]
-async fn whatever_chroma_answers_no_search_fails_and_nothing_wrong_is_found() {
+async fn no_answer_of_chroma_fails_a_search_or_yields_a_wrong_hit() {
     let null: fn(&mut Value) = |answer| answer["distances"] = json!([[null, null, null]]);
     let unknown: fn(&mut Value) = |answer| {
         let ids: Vec<String> = (0..5_000).map(|number| format!("unknown-{number}")).collect();

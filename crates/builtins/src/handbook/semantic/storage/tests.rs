@@ -43,7 +43,7 @@ async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_found_and_how_it_scores_is_as_in_memory() {
+async fn hits_and_scores_equal_those_in_memory() {
     let (double, model) = (Double::start().await, Concepts::working());
     let mut fixture = Fixture::with(COMPANY).await;
     // Far more than one answer of Chroma has; most of them have words of the questions.
@@ -98,7 +98,7 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
 }
 
 #[tokio::test]
-async fn of_a_long_section_the_passage_is_shown_that_is_near() {
+async fn nearest_passage_of_a_long_section_is_shown() {
     let (double, model) = (Double::start().await, Concepts::working());
     let mut fixture = Fixture::with(COMPANY).await;
     fixture.write("long.md", &long_with("The nocturnal nocturnal nocturnal otter."));
@@ -196,7 +196,7 @@ async fn a_change_writes_what_is_new_and_drops_what_is_of_no_document() {
 }
 
 #[tokio::test]
-async fn what_is_stale_is_no_hit_and_goes_at_the_next_start() {
+async fn stale_entry_is_no_hit_and_is_removed_at_the_next_start() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;

@@ -204,7 +204,8 @@ async fn after_a_stale_connection_an_unsafe_call_takes_a_fresh_one() {
 
 #[tokio::test]
 async fn a_connection_is_used_again_after_a_stream() {
-    let answer = |seen: &Seen| event(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, seen.id()));
+    let answer =
+        |seen: &ReceivedRequest| event(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, seen.id()));
     let bench = Bench::modern(move |seen| vec![stream(""), answer(seen), Step::Wait, end()]).await;
     let (connection, _events) = bench.connect().await;
     for attempt in 0..1000 {

@@ -252,7 +252,7 @@ async fn notifications_of_a_modern_server_during_a_call_go_to_its_event_sender()
 }
 
 /// A server whose tool `slow` waits for a permit, and whose others get `refusal`.
-fn with_a_slow_tool(refusal: Step) -> impl Fn(&Seen) -> Vec<Step> + Send + Sync {
+fn with_a_slow_tool(refusal: Step) -> impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync {
     move |seen| match seen.method().as_str() {
         method::TOOLS_CALL if seen.has(r#""slow""#) => vec![Step::Wait, result(seen, "{}")],
         method::TOOLS_CALL => vec![refusal.clone()],

@@ -85,7 +85,7 @@ fn large(size: usize) -> String {
 }
 
 /// Returns the envelope with the id first or last.
-fn answer(seen: &Seen, result: &str, id_is_last: bool) -> String {
+fn answer(seen: &ReceivedRequest, result: &str, id_is_last: bool) -> String {
     let id = seen.id();
     if id_is_last {
         format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#)
@@ -96,8 +96,8 @@ fn answer(seen: &Seen, result: &str, id_is_last: bool) -> String {
 
 /// Answers calls with `calls`, and lists with empty ones.
 fn scripted(
-    calls: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
-) -> impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static {
+    calls: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
+) -> impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static {
     move |seen| match seen.method().as_str() {
         method::TOOLS_CALL => calls(seen),
         "tools/list" => vec![result(seen, r#"{"tools":[]}"#)],

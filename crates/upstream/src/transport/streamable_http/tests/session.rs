@@ -7,15 +7,15 @@ use protocol::Notification;
 use protocol::feature::List;
 use testkit::scripted::{chunk, end, event, full, stream};
 
-fn is_get(seen: &Seen) -> bool {
+fn is_get(seen: &ReceivedRequest) -> bool {
     seen.line == "GET /mcp"
 }
 
-fn is_delete(seen: &Seen) -> bool {
+fn is_delete(seen: &ReceivedRequest) -> bool {
     seen.line == "DELETE /mcp"
 }
 
-fn answer(seen: &Seen) -> Step {
+fn answer(seen: &ReceivedRequest) -> Step {
     event(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"ok":1}}}}"#, seen.id()))
 }
 
@@ -36,7 +36,7 @@ async fn a_session_is_named_on_every_request_and_ended_at_the_end() {
     assert!(matches!(ask(&connection, "t").await, Err(Error::NotSent { .. })));
     let seen = bench.server.saw(1, is_delete).await;
     assert_eq!(seen.header("authorization"), Some("Bearer k"));
-    let after: Vec<Seen> = bench.server.seen().into_iter().skip(2).collect();
+    let after: Vec<ReceivedRequest> = bench.server.seen().into_iter().skip(2).collect();
     assert!(after.iter().any(|seen| seen.method() == method::INITIALIZED));
     for seen in after {
         assert_eq!(seen.header("mcp-session-id"), Some("s-1"), "{}", seen.line);
@@ -67,7 +67,7 @@ async fn the_stream_a_server_may_ask_on_is_there_before_the_first_call() {
 
 #[tokio::test]
 async fn notifications_wait_for_the_server_arrive_in_order_and_none_is_dropped() {
-    let is_told = |seen: &Seen| seen.method().starts_with("notifications/x-");
+    let is_told = |seen: &ReceivedRequest| seen.method().starts_with("notifications/x-");
     let bench = Bench::legacy(move |seen| match seen {
         seen if is_get(seen) => no_stream(),
         seen if is_told(seen) => vec![Step::Wait, json(202, "")],
@@ -311,7 +311,7 @@ async fn a_get_stream_is_opened_again_where_it_left_off_until_the_session_is_gon
     let (connection, mut events) = bench.connect().await;
     assert_eq!(events.recv().await, Some(Event::Changed(List::Tools)));
     assert!(connection.closed().await.contains("session"));
-    let gets: Vec<Seen> = bench.server.seen().into_iter().filter(is_get).collect();
+    let gets: Vec<ReceivedRequest> = bench.server.seen().into_iter().filter(is_get).collect();
     let ids: Vec<Option<&str>> = gets.iter().map(|seen| seen.header("last-event-id")).collect();
     assert_eq!(ids, [None, Some("g-1"), Some("g-1")]);
 }
