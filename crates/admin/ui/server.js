@@ -100,7 +100,7 @@ export function show(main, name) {
     const key = JSON.stringify([server, historyOf(name), state.breakers.get(name)]);
     fillIfChanged(overview, key, () => {
       const { rate, errors, times } = sparklines(name);
-      return [notes(server), h('div', { class: 'charts' },
+      return [notes(server), server.transport && h('div', { class: 'charts' },
         h('figure', {}, h('figcaption', {}, 'Calls per second'), rate), h('figure', {}, h('figcaption', {}, 'Errors per second'), errors), h('figure', {}, h('figcaption', {}, 'p50 / p99'), times)), facts(server)];
     });
     const now = JSON.stringify([server.tool_count, server.state, server.changed_tools]);

@@ -84,13 +84,10 @@ pub(super) fn run(arguments: &Doctor, environment: &Lookup<'_>) -> ExitCode {
         all.iter().any(|(check, finding)| *check == CONFIGURATION && finding.level == Level::Problem);
     let shown = screen.end_progress().and_then(|()| show(&all, &mut screen)).and_then(|()| {
         let again = "run `switchyard doctor` again";
-        match &subject.loaded {
-            Err(_) => screen
-                .note(&format!("the other checks need a configuration file that can be used: {again}"))?,
-            Ok(_) if is_refused => {
-                screen.note(&format!("servers with mistakes were not checked: correct them, and {again}"))?
-            }
-            Ok(_) => {}
+        if subject.loaded.is_err() {
+            screen.note(&format!("the other checks need a configuration file that can be used: {again}"))?;
+        } else if is_refused {
+            screen.note(&format!("servers with mistakes were not checked: correct them, and {again}"))?;
         }
         screen.note(&format!("{}, {}", counted(problems, "problem"), counted(warnings, "warning")))
     });

@@ -217,7 +217,12 @@ fn table_of(servers: &[Raw]) -> Table {
         vec![
             Cell::new(&text(server, "name")),
             Cell::state(&text(server, "state")),
-            Cell::state(&text(server, "breaker")),
+            // A server that is not configured has neither.
+            if server.text("transport").is_some() {
+                Cell::state(&text(server, "breaker"))
+            } else {
+                Cell::new("-")
+            },
             Cell::new(&number(server, "tool_count")),
             Cell::new(&number(&counters, "calls")),
             Cell::new(&share_of_errors(&counters)),

@@ -106,15 +106,13 @@ impl Snapshot {
 
     /// The error for a server that is not there.
     pub(super) fn no_server(&self, name: &str) -> Error {
-        match self.not_configured_called(name) {
-            Some(wrong) => not_configured(wrong),
-            None => {
-                let servers = self.servers.iter().map(|server| &server.upstream.config().name);
-                let wrong = self.not_configured.iter().map(|wrong| &wrong.name);
-                let wrong = wrong.filter(|name| self.server_called(name).is_none());
-                Error::server_not_found(name, servers.chain(wrong).map(AsRef::as_ref))
-            }
+        if let Some(wrong) = self.not_configured_called(name) {
+            return not_configured(wrong);
         }
+        let servers = self.servers.iter().map(|server| &server.upstream.config().name);
+        let wrong = self.not_configured.iter().map(|wrong| &wrong.name);
+        let wrong = wrong.filter(|name| self.server_called(name).is_none());
+        Error::server_not_found(name, servers.chain(wrong).map(AsRef::as_ref))
     }
 
     /// The problems of the new entry of the server `name`.
