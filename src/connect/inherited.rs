@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_npm_sets_for_its_own_programs_is_not_of_the_machine() {
+    fn variables_that_npm_sets_for_its_own_programs_are_not_of_the_machine() {
         let set = ["npm_execpath", "npm_config_cache", "NPM_CONFIG_REGISTRY"];
         assert_eq!(of(&set), ["NPM_CONFIG_REGISTRY"]);
     }

@@ -321,8 +321,8 @@ mod tests {
             ("claude mcp add a --env", "has no value"),
             ("code --add-mcp '{]'", "the line: 1:2"),
         ] {
-            let told = read(line).unwrap_or_else(|| panic!("{line}")).expect_err(line);
-            assert!(told.contains(reason), "{line}: {told}");
+            let refusal = read(line).unwrap_or_else(|| panic!("{line}")).expect_err(line);
+            assert!(refusal.contains(reason), "{line}: {refusal}");
         }
         for text in ["", "a: b", "{\"a\": 1}", "model = \"x\"", "[mcp_servers.a]"] {
             assert_eq!(read(text), None, "{text}");

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_switched_off_beside_an_entry_is_off_in_it() {
+    fn server_switched_off_beside_its_entry_is_off_in_it() {
         let off = r#"{"command": "a", "disabled": true}"#;
         for (root, expected) in [
             (r#"{"mcp": {"excluded": ["a"]}}"#, off),

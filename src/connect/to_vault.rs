@@ -101,9 +101,12 @@ impl MovedSecrets {
     /// Keeps a value under `name` or a name near it. Returns the name.
     fn keep(&mut self, name: &str, value: &str) -> String {
         let is_for = |name: &str| {
-            let kept =
-                self.secrets.iter().find(|(other, _)| other == name).map(|(_, kept)| kept.as_str() == value);
-            kept.unwrap_or_else(|| match self.vault.get(&Entry::secret(name)) {
+            let is_equal = self
+                .secrets
+                .iter()
+                .find(|(other, _)| other == name)
+                .map(|(_, stored)| stored.as_str() == value);
+            is_equal.unwrap_or_else(|| match self.vault.get(&Entry::secret(name)) {
                 Ok(there) => there.is_none_or(|there| there.as_slice() == value.as_bytes()),
                 Err(_) => false,
             })

@@ -230,7 +230,7 @@ async fn reload_keeps_the_old_form_of_a_server_whose_new_entry_is_wrong() {
     let reloaded = gateway.post("/reload", "").await;
     assert_eq!(reloaded.status, 200, "{}", reloaded.body);
     let reloaded = reloaded.json();
-    assert_eq!(reloaded["kept"], json!(["one"]), "{reloaded}");
+    assert_eq!(reloaded["retained"], json!(["one"]), "{reloaded}");
     assert_eq!(reloaded["not_configured"], json!(["four"]), "{reloaded}");
     assert_eq!(
         (&reloaded["added"], &reloaded["removed"]),
@@ -312,7 +312,7 @@ async fn disabled_server_needs_no_value_of_its_variables() {
     assert_eq!(gateway.post("/reload", "").await.json()["added"], json!(["later"]));
     gateway.rewrite(&disabled.yaml());
     let reloaded = gateway.post("/reload", "").await.json();
-    assert_eq!((reloaded.get("kept"), &reloaded["changed"]), (None, &json!(["later"])), "{reloaded}");
+    assert_eq!((reloaded.get("retained"), &reloaded["changed"]), (None, &json!(["later"])), "{reloaded}");
     assert_eq!(gateway.get("/servers/later").await.json()["state"], "disabled");
 }
 

@@ -108,9 +108,9 @@ async fn answer(
     let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let caller = rest_call::caller(principal, &request, id, None);
     let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
-    let called = rest_call::run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
-    let result = rest_call::result(&api.gateway, &caller, &called, id);
-    call_audit::ended(record, result.as_ref().map(|_| &called));
+    let response = rest_call::run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
+    let result = rest_call::result(&api.gateway, &caller, &response, id);
+    call_audit::ended(record, result.as_ref().map(|_| &response));
     Ok(json_bytes(result?))
 }
 

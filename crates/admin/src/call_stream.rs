@@ -116,8 +116,8 @@ impl Running {
             let run = self.run.as_mut()?;
             let ended = tokio::select! {
                 biased;
-                Some(said) = self.receiver.recv() => {
-                    if let Some(event) = self.event_of(said) {
+                Some(received) = self.receiver.recv() => {
+                    if let Some(event) = self.event_of(received) {
                         return Some(event);
                     }
                     continue;
@@ -184,10 +184,10 @@ impl Running {
         charge.hold(event(name, data))
     }
 
-    /// Adds the last events, for what was said before the end also comes before it.
+    /// Adds the last events, for what was received before the end also comes before it.
     fn end(&mut self, ended: Result<CallResponse, Problem>) {
-        while let Ok(said) = self.receiver.try_recv() {
-            if let CallEvent::Notice(notice) = said {
+        while let Ok(received) = self.receiver.try_recv() {
+            if let CallEvent::Notice(notice) = received {
                 self.ready.extend(self.notice(notice));
             }
         }

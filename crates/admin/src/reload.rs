@@ -70,7 +70,7 @@ struct ReloadResult {
     unchanged: Vec<String>,
     /// Servers that continue with their old settings, because their new entries have mistakes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    kept: Vec<String>,
+    retained: Vec<String>,
     /// Servers that are not there, because their entries have mistakes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_configured: Vec<String>,
@@ -119,15 +119,15 @@ pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Res
         reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;
     let names = |list: &[Arc<str>]| list.iter().map(ToString::to_string).collect();
     let mistakes = || applied.mistakes();
-    let is_kept = |wrong: &&NotConfigured| applied.kept.contains(&wrong.name);
+    let is_retained = |wrong: &&NotConfigured| applied.retained.contains(&wrong.name);
     Ok(json(&ReloadResult {
         added: names(&applied.added),
         changed: names(&applied.changed),
         removed: names(&applied.removed),
         unchanged: names(&applied.unchanged),
-        kept: names(&applied.kept),
+        retained: names(&applied.retained),
         not_configured: mistakes()
-            .filter(|wrong| !is_kept(wrong))
+            .filter(|wrong| !is_retained(wrong))
             .map(|wrong| wrong.name.to_string())
             .collect(),
         problems: mistakes().flat_map(ReloadProblem::all).collect(),

@@ -39,8 +39,8 @@ pub(super) async fn run(
     event_sender: &EventSender,
 ) -> CallResponse {
     let CallRequest { tool, arguments, timeout, .. } = request;
-    if let Some(called) = gateway.login_called(&caller.principal, (&caller.scope, &tool), host) {
-        return called;
+    if let Some(response) = gateway.login_called(&caller.principal, (&caller.scope, &tool), host) {
+        return response;
     }
     let params = Raw::object(&[("name", &Raw::of(&tool)), ("arguments", &arguments)]);
     let params = Some(match meta {
@@ -51,14 +51,14 @@ pub(super) async fn run(
     gateway.call_tool(caller, &request, timeout, event_sender).await
 }
 
-/// The result of `called` as its client gets it.
+/// The result in `response` as its client gets it.
 pub(super) fn result(
     gateway: &Gateway,
     caller: &Caller,
-    called: &CallResponse,
+    response: &CallResponse,
     id: RequestId,
 ) -> Result<Bytes, Problem> {
     let snapshot = gateway.manager().seen_by(Some(&caller.affinity));
-    let tool = view::tool_name(&snapshot, &called.server, &called.subject);
-    printed(called, &tool, id, &caller.principal)
+    let tool = view::tool_name(&snapshot, &response.server, &response.subject);
+    printed(response, &tool, id, &caller.principal)
 }

@@ -177,7 +177,7 @@ const CHANGES: [(&str, &str); 6] = [
     ("changed", "changed"),
     ("removed", "removed"),
     ("unchanged", "unchanged"),
-    ("kept", "kept as it was: its new entry has a mistake"),
+    ("retained", "kept as it was: its new entry has a mistake"),
     ("not_configured", "not configured"),
 ];
 

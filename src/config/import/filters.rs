@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_skips_a_question_is_no_filter() {
+    fn setting_that_only_skips_a_question_is_no_filter() {
         for (entry, left) in [
             (r#"{"alwaysAllow": ["a"]}"#, "alwaysAllow"),
             (r#"{"autoApprove": ["a"]}"#, "autoApprove"),

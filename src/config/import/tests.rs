@@ -258,10 +258,10 @@ fn a_file_that_is_none_is_refused() {
         assert_eq!(refused(content.as_bytes()), expected);
     }
     for content in ["{\"mcpServers\": []}", "{\"mcp_servers\": {}}", "model = \"x\"\n"] {
-        let told = refused(content.as_bytes());
+        let refusal = refused(content.as_bytes());
         assert!(
-            told.starts_with("1:1: error: no servers were found in it: expected one of `amp.mcpServers`"),
-            "{told}"
+            refusal.starts_with("1:1: error: no servers were found in it: expected one of `amp.mcpServers`"),
+            "{refusal}"
         );
     }
     assert_eq!(refused(b"{}\n\xff"), "2:1: error: the file is not UTF-8 from this line on");

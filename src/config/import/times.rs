@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_or_has_no_place_is_left() {
+    fn value_that_is_no_time_or_has_no_place_is_left() {
         for (member, is_program) in [
             (("timeout", "1800"), true),
             (("timeout", "0"), true),

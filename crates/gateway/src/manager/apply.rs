@@ -34,8 +34,8 @@ pub struct Applied {
     /// Servers that were not changed.
     pub unchanged: Vec<Arc<str>>,
     /// Servers that run with their old settings, because their new entries have mistakes.
-    pub kept: Vec<Arc<str>>,
-    /// The entries that cannot be used, also those of `kept`.
+    pub retained: Vec<Arc<str>>,
+    /// The entries that cannot be used, also those of `retained`.
     pub not_configured: Vec<NotConfigured>,
 }
 
@@ -68,9 +68,9 @@ impl Manager {
         let _turn = self.applying.lock().await;
         let before = self.snapshot();
         let running = |name: &str| before.server(name).ok().map(|server| server.upstream.config().clone());
-        let kept = config.keep(running);
+        let retained = config.keep(running);
         let step =
-            |server: &upstream::Config| Step::of(server, kept.contains(&server.name), &before, &connect);
+            |server: &upstream::Config| Step::of(server, retained.contains(&server.name), &before, &connect);
         let steps = config.servers.iter().map(step).collect::<Result<Vec<_>, _>>()?;
         let known = self.known(steps.iter().zip(&config.servers).filter(|(step, _)| !step.keeps())).await;
         let take = |(step, server): (Step, &upstream::Config)| {
@@ -78,8 +78,8 @@ impl Manager {
             self.take(step, server.clone(), known)
         };
         let upstreams: Vec<_> = steps.into_iter().zip(&config.servers).map(take).collect();
-        let applied = Applied::between(&before, &upstreams, &kept, &config.not_configured);
-        config.not_configured.iter().for_each(|wrong| wrong.log(kept.contains(&wrong.name)));
+        let applied = Applied::between(&before, &upstreams, &retained, &config.not_configured);
+        config.not_configured.iter().for_each(|wrong| wrong.log(retained.contains(&wrong.name)));
         self.publish(Some(config), upstreams, (known, None)).await?;
         self.retire(&before);
         Ok(applied)
@@ -237,14 +237,14 @@ impl Applied {
     fn between(
         before: &Snapshot,
         upstreams: &[Arc<Upstream>],
-        kept: &HashSet<Arc<str>>,
+        retained: &HashSet<Arc<str>>,
         not_configured: &[NotConfigured],
     ) -> Self {
         let mut applied = Self { not_configured: not_configured.to_vec(), ..Self::default() };
         for upstream in upstreams {
             let name = &upstream.config().name;
             let list = match before.server(name) {
-                Ok(_) if kept.contains(name) => &mut applied.kept,
+                Ok(_) if retained.contains(name) => &mut applied.retained,
                 Ok(old) if Arc::ptr_eq(&old.upstream, upstream) => &mut applied.unchanged,
                 Ok(_) => &mut applied.changed,
                 Err(_) => &mut applied.added,

@@ -92,15 +92,15 @@ impl Config {
 
     /// Continues with the settings of each server that is `running` and whose new entry has a mistake. Returns their names.
     pub(super) fn keep(&mut self, running: impl Fn(&str) -> Option<upstream::Config>) -> HashSet<Arc<str>> {
-        let mut kept = HashSet::new();
+        let mut retained = HashSet::new();
         for wrong in &mut self.not_configured {
-            wrong.position += kept.len();
+            wrong.position += retained.len();
             if let Some(old) = running(&wrong.name).filter(|_| wrong.is_mistake()) {
                 self.servers.insert(wrong.position, old);
-                kept.insert(Arc::clone(&wrong.name));
+                retained.insert(Arc::clone(&wrong.name));
             }
         }
-        kept
+        retained
     }
 
     /// `servers` with the settings that most tests need: names unchanged, and lists in pages.

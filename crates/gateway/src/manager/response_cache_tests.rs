@@ -154,8 +154,8 @@ async fn writing_or_resumed_or_unowned_call_is_not_cached() {
         }
     }
     for _ in 0..2 {
-        let asked = scene.ask_as(call(None), reading(), &EventSender::none()).await;
-        assert!(asked.expect("an answer").1);
+        let response = scene.ask_as(call(None), reading(), &EventSender::none()).await;
+        assert!(response.expect("an answer").1);
     }
 }
 
@@ -238,9 +238,10 @@ async fn call_that_waits_for_an_equal_one_is_refused_if_its_tool_is_held_meanwhi
             server.answer(move |call| {
                 let read = json!({"name": "read", "annotations": {"readOnlyHint": true}, "description": description});
                 let result = Ok(Raw::of(&json!({"content": []})));
-                Some(match call.method == "tools/list" {
-                    true => Answer::result(&json!({"tools": [read]})),
-                    false => Answer::After(Duration::from_secs(1), result.clone()),
+                Some(if call.method == "tools/list" {
+                    Answer::result(&json!({"tools": [read]}))
+                } else {
+                    Answer::After(Duration::from_secs(1), result)
                 })
             });
         };
@@ -293,8 +294,8 @@ async fn answer_after_a_server_request_is_not_cached_and_blocks_nobody() {
         _ => None,
     });
     let (event_sender, mut receiver) = EventSender::new(4);
-    let asked = call(Some("ann"));
-    let mut asking = Box::pin(scene.ask_as(asked, reading(), &event_sender));
+    let request = call(Some("ann"));
+    let mut asking = Box::pin(scene.ask_as(request, reading(), &event_sender));
     let question = tokio::select! {
         _ = &mut asking => panic!("it asks first"),
         said = receiver.recv() => said,
