@@ -325,11 +325,11 @@ impl Manager {
         match answered {
             Ok(response) => {
                 let response = request.checked(response);
-                server.ended(request, Ok(response.body.as_buffered()));
+                request.ended(server, Ok(response.body.as_buffered()));
                 Ok(response)
             }
             Err(source) => {
-                server.ended(request, Err(&source));
+                request.ended(server, Err(&source));
                 Err(failed_at(upstream, request.tool(), source))
             }
         }

@@ -93,7 +93,7 @@ impl<'a> CacheableCall<'a> {
         // Boxed: it is large, and its callers have room for several.
         let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), event_sender)).await;
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
-        self.server.ended(self.request, reply);
+        self.request.ended(self.server, reply);
         let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
         match body.collect().await.map_err(Failure::Ours)? {
             Ok(result) => Ok((result, version)),

@@ -23,9 +23,10 @@ use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
 use protocol::{Reply, method};
 use runtime::memory::{Account, Charge, ChargeKind, SMALL};
+use runtime::telemetry::durations::Outcome;
 use runtime::worker::now;
 use upstream::config::OnChange;
-use upstream::{Call, Deadline, ResponseBody, ServerResponse};
+use upstream::{Call, Deadline, Delivery, ResponseBody, ServerResponse};
 
 /// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
@@ -176,6 +177,22 @@ impl RoutedRequest {
         whole.map_err(|source| failed(self.server_name(), Some(&self.subject), source))
     }
 
+    /// Records at `server` how it ended. Without a reply the result is still arriving.
+    pub(super) fn ended(&self, server: &Server, result: Result<Option<&Reply>, &upstream::Error>) {
+        server.durations.ended(self.outcome(result), self.started.elapsed());
+    }
+
+    /// How it ended.
+    pub(super) fn outcome(&self, result: Result<Option<&Reply>, &upstream::Error>) -> Outcome {
+        match result {
+            Ok(Some(Err(_))) => Outcome::RpcError,
+            Ok(Some(Ok(result))) if self.tool().is_some() && says_error(result) => Outcome::ToolError,
+            Ok(_) => Outcome::Result,
+            Err(error) if error.delivery() == Delivery::Refused => Outcome::Refused,
+            Err(_) => Outcome::Failed,
+        }
+    }
+
     /// Charges the parameters, which were printed again if the tool has another name at its server.
     pub(super) fn charged(&self) -> Result<Option<Charge>, Error> {
         let size = self.call.params.as_ref().map_or(0, |params| params.bytes().len());
@@ -233,6 +250,11 @@ impl fmt::Debug for RoutedRequest {
         let (server, method) = (self.server_name(), &self.call.method);
         write!(formatter, "{method} of {:?} at {server:?}", self.subject)
     }
+}
+
+/// Whether the result of a tool says that the tool failed.
+fn says_error(result: &Raw) -> bool {
+    result.part("isError").is_some_and(|value| value.bytes() == b"true")
 }
 
 /// Writes the server's own name into `member` of the parameters. If the client uses this name, no byte

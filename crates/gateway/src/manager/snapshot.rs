@@ -23,13 +23,10 @@ use super::error::{Error, ItemKind};
 use super::known::KnownServers;
 use super::naming::Rules;
 use super::not_configured::NotConfigured;
-use super::routed_request::RoutedRequest;
 use super::trust::{Approval, Trust};
-use json::Raw;
-use protocol::Reply;
 use protocol::feature::{List, Lists};
-use runtime::telemetry::durations::{Durations, Outcome};
-use upstream::{Delivery, Offer, State, Upstream};
+use runtime::telemetry::durations::Durations;
+use upstream::{Offer, State, Upstream};
 
 /// The servers that a client sees: all of them merged, or one alone under its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -283,11 +280,6 @@ impl Server {
         }
     }
 
-    /// Records the end of a client's request. Without a reply the result is still arriving.
-    pub(super) fn ended(&self, request: &RoutedRequest, result: Result<Option<&Reply>, &upstream::Error>) {
-        self.durations.ended(outcome(request, result), request.started.elapsed());
-    }
-
     /// Continues with the state of `before`, which has this name.
     fn follow(&mut self, before: &Self) {
         let is_same = Arc::ptr_eq(&self.upstream, &before.upstream);
@@ -315,22 +307,6 @@ impl Server {
         self.revisions.count(changed(&own, &self.catalog));
         self.catalog = own;
     }
-}
-
-/// How a client's request ended. Without a reply the result is still arriving.
-pub(super) fn outcome(request: &RoutedRequest, result: Result<Option<&Reply>, &upstream::Error>) -> Outcome {
-    match result {
-        Ok(Some(Err(_))) => Outcome::RpcError,
-        Ok(Some(Ok(result))) if request.tool().is_some() && says_error(result) => Outcome::ToolError,
-        Ok(_) => Outcome::Result,
-        Err(error) if error.delivery() == Delivery::Refused => Outcome::Refused,
-        Err(_) => Outcome::Failed,
-    }
-}
-
-/// Whether the result of a tool says that the tool failed.
-fn says_error(result: &Raw) -> bool {
-    result.part("isError").is_some_and(|value| value.bytes() == b"true")
 }
 
 /// Returns the lists that differ.

@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use super::super::Manager;
 use super::super::error::Error;
 use super::super::routed_request::RoutedRequest;
-use super::super::{Manager, snapshot};
 use super::{CallEnd, EventKind, LiveEvents, ToolCall};
 use protocol::{ErrorObject, Problem, Reply};
 use runtime::telemetry::durations::Outcome;
@@ -62,7 +62,7 @@ impl<'a> WatchedCall<'a> {
         let (outcome, code) = match &buffered {
             Ok(reply) => {
                 let problem = reply.and_then(|reply| reply.as_ref().err()).and_then(ErrorObject::problem);
-                let outcome = match snapshot::outcome(self.request, Ok(*reply)) {
+                let outcome = match self.request.outcome(Ok(*reply)) {
                     Outcome::Result => "ok",
                     other => other.as_str(),
                 };
