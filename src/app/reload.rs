@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
@@ -142,6 +142,9 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
     Ok((config, keys))
 }
 
+/// The pause before a reload whose audit line had no room is tried again.
+const AUDIT_PAUSE: Duration = Duration::from_secs(5);
+
 /// Reloads whenever `requests` gives a value, on behalf of `actor`.
 async fn follow(
     actor: Actor<'static>,
@@ -150,11 +153,13 @@ async fn follow(
     events: Arc<LiveEvents>,
 ) {
     while requests.next().await.is_some() {
-        let record = match audit::operation(actor, Action::Reload.as_str(), None) {
-            Ok(record) => record,
-            Err(full) => {
-                tracing::error!(reason = %full, "the configuration was not reloaded, the running one stays");
-                continue;
+        let record = loop {
+            match audit::operation(actor, Action::Reload.as_str(), None) {
+                Ok(record) => break record,
+                Err(full) => {
+                    tracing::error!(reason = %full, "the configuration is not reloaded before that ends");
+                    tokio::time::sleep(AUDIT_PAUSE).await;
+                }
             }
         };
         let reloaded = reload().await; // the log has the details

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a change counts once the file has stayed the same between two looks, so a file that is being written is not
 //! read. The file that the path leads to counts: the exchange of a symbolic link (Kubernetes) or of the file (editors) is a
-//! change. A file that is gone is waited for.
+//! change. A file that is gone or empty is waited for.
 //!
 //! The file is looked at again and again, as key files and certificates are. Notifications of the kernel would miss changes on
 //! network file systems and in folders that another machine mounts.
@@ -66,7 +66,9 @@ impl WatchedFile {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let now = tokio::fs::metadata(&self.path).await.ok().map(Stamp::from);
-            if now.is_some() && now == last && now != self.seen {
+            // A shell empties a file before the command that writes it has begun.
+            let is_there = now.is_some_and(|now| now.bytes > 0);
+            if is_there && now == last && now != self.seen {
                 self.seen = now;
                 return;
             }
@@ -121,6 +123,8 @@ mod tests {
         }
         fs::remove_file(at("file")).expect("removed");
         assert!(!reports(&mut changes).await, "a file that is gone is no change");
+        fs::write(at("file"), "").expect("written");
+        assert!(!reports(&mut changes).await, "an empty file is one whose content is still to come");
         fs::write(at("file"), "d").expect("written");
         assert!(reports(&mut changes).await, "it is there again");
     }
@@ -131,6 +135,8 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, "").expect("written");
         let mut changes = WatchedFile::at(&path).changes();
+        // The file is written between two looks.
+        assert!(tokio::time::timeout(LOOK_EVERY / 2, changes.next()).await.is_err());
         let mut content = String::new();
         for _ in 0..5 {
             content.push('x');

@@ -69,7 +69,8 @@ fn server_part(text: &str) -> String {
     let mut part = String::new();
     for line in text.lines() {
         if !line.starts_with([' ', '\t', '#', '}', ']']) && !line.is_empty() {
-            is_part = line.starts_with("server:");
+            let key = line.split_once(':').map_or("", |(key, _)| key.trim_end().trim_matches(['"', '\'']));
+            is_part = key == "server";
         }
         if is_part {
             part.push_str(line);

@@ -4,6 +4,7 @@
 //! lose the certificates, the proxy or the agent that it worked with. So its entry names those that are set here, in
 //! `pass_env`. Variables with credentials are not among them: a server that needs one names it in `env`.
 
+use crate::config::import::secrets::sounds_secret;
 use settings::expand::Lookup;
 
 /// Variables that programs need to find their way. The names have no values that are secret, except that the URL of a proxy
@@ -96,7 +97,7 @@ fn matters(name: &str) -> bool {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     // A name such as `npm_config_//host/:_authToken` is a setting of npm with a credential.
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    NAMES.contains(&name) || begins(&BEGINNINGS) && !begins(&PUBLISHING) && is_plain
+    NAMES.contains(&name) || begins(&BEGINNINGS) && !begins(&PUBLISHING) && is_plain && !sounds_secret(name)
 }
 
 #[cfg(test)]

@@ -123,6 +123,8 @@ struct Words<'w> {
     members: Members,
     env: Members,
     headers: Members,
+    /// Whether `--` says that it is a program.
+    is_program: bool,
 }
 
 /// Reads the words after `add`.
@@ -134,6 +136,7 @@ fn of_add(words: &[&str]) -> Result<OneServer, String> {
         // Words after the program are its arguments.
         let is_in_program = line.target.first().is_some_and(|target| !is_url(target));
         if *word == "--" && !is_in_program {
+            line.is_program = true;
             line.take_program(std::mem::take(&mut rest));
         } else if is_in_program || !word.starts_with('-') {
             line.take_word(word);
@@ -209,13 +212,15 @@ impl<'w> Words<'w> {
     }
 
     fn end(self) -> Result<OneServer, String> {
-        let Self { name, target, chosen, chosen_args, mut members, env, headers } = self;
+        let Self { name, target, chosen, chosen_args, mut members, env, headers, is_program } = self;
         let target: Vec<_> = chosen.into_iter().chain(chosen_args).chain(target).collect();
         let incomplete = || "expected a name with a URL, or with a command after `--`".to_owned();
         let name = name.ok_or_else(incomplete)?;
         match target.split_first().ok_or_else(incomplete)? {
-            (url, []) if is_url(url) => members.push(("url".to_owned(), Json::Text((*url).to_owned()))),
-            (url, [word, ..]) if is_url(url) => {
+            (url, []) if is_url(url) && !is_program => {
+                members.push(("url".to_owned(), Json::Text((*url).to_owned())));
+            }
+            (url, [word, ..]) if is_url(url) && !is_program => {
                 return Err(format!("`{}` is not expected after the URL", one_line(word)));
             }
             (program, args) => members.extend(program_members(program, args)),
@@ -280,6 +285,10 @@ mod tests {
             ("claude mcp add a -e K=v=w -- npx -y 'a b'", program),
             ("claude mcp add --env K=v=w a npx -y 'a b'", program),
             ("$ codex mcp add a --env K=v=w \\\n  -- npx -y 'a b'\n", program),
+            (
+                "claude mcp add a -- ${HOME}/b --root /",
+                r#"{"command": "${HOME}/b", "args": ["--root", "/"]}"#,
+            ),
             ("gemini mcp add -s user -e K=v=w --trust a npx -y 'a b'", program),
             (
                 r#"claude mcp add-json -s user a '{"command":"npx","args":["-y","a b"],"env":{"K":"v=w"}}'"#,

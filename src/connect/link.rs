@@ -31,6 +31,11 @@ pub(super) struct OneServer {
 
 /// Reads `text`, if it is such a link, perhaps that of a picture in Markdown.
 pub(super) fn read(text: &str) -> Option<Result<OneServer, String>> {
+    read_link(text, true)
+}
+
+/// Reads a link, which may hold another one in its query if it `is_outer`.
+fn read_link(text: &str, is_outer: bool) -> Option<Result<OneServer, String>> {
     let text = text.trim();
     let in_markdown = text.rsplit_once("](").and_then(|(_, rest)| rest.split_once(')')).map(|(link, _)| link);
     let link = in_markdown.unwrap_or(text);
@@ -47,8 +52,8 @@ pub(super) fn read(text: &str) -> Option<Result<OneServer, String>> {
     let query = url.query()?;
     let value =
         |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    if let Some(inner) = value("url").filter(|_| is_web) {
-        return read(&inner);
+    if let Some(inner) = value("url").filter(|_| is_web && is_outer) {
+        return read_link(&inner, false);
     }
     if let Some(config) = value("config") {
         return Some(configured(&config).map(|entry| OneServer {

@@ -52,8 +52,11 @@ fn tools_off(root: &Members, server: &str) -> Vec<Json> {
         server.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let off = tools.iter().filter(|(_, value)| *value == Json::Bool(false));
     let of_server = off.filter_map(|(name, _)| {
-        let rest = name.strip_prefix(plain.as_str())?;
-        rest.strip_prefix('_').or_else(|| (rest == "*").then_some(rest))
+        let is_whole = name == &plain
+            || name.split_once('*').is_some_and(|(head, rest)| {
+                rest.trim_matches('*').is_empty() && format!("{plain}_").starts_with(head)
+            });
+        if is_whole { Some("*") } else { name.strip_prefix(plain.as_str())?.strip_prefix('_') }
     });
     of_server.map(|tool| Json::Text(tool.to_owned())).collect()
 }
@@ -82,6 +85,8 @@ mod tests {
                 r#"{"tools": {"a_x": false, "a_y": true, "b_z": false, "a_*": false}}"#,
                 r#"{"command": "a", "enabled": true, "disabled_tools": ["x", "*"]}"#,
             ),
+            (r#"{"tools": {"a": false}}"#, r#"{"command": "a", "enabled": true, "disabled_tools": ["*"]}"#),
+            (r#"{"tools": {"*": false}}"#, r#"{"command": "a", "enabled": true, "disabled_tools": ["*"]}"#),
         ] {
             let mut servers = members(r#"{"a": {"command": "a", "enabled": true}}"#);
             apply(&members(root), &mut servers);

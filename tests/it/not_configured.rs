@@ -221,6 +221,23 @@ async fn names_of_a_server_that_is_not_configured_are_not_taken_by_another_one()
 }
 
 #[tokio::test]
+async fn reload_stops_a_server_that_its_wrong_entry_disables() {
+    let (one, two) = (server("a"), server("b"));
+    let gateway = Gateway::of(&Registry::new().http("one", &one.url()).http("two", &two.url())).start().await;
+    gateway.offers(&["a", "b"]).await;
+    let off = Registry::new().http("one", &one.url()).with("enabled: false").with("timeot: 5");
+    gateway.rewrite(&off.http("two", &two.url()).yaml());
+    let reloaded = gateway.post("/reload", "").await.json();
+    assert_eq!(
+        (reloaded.get("retained"), &reloaded["not_configured"]),
+        (None, &json!(["one"])),
+        "{reloaded}"
+    );
+    assert_eq!(gateway.offers(&["b"]).await, ["b"]);
+    assert_eq!(gateway.call("one", "a", json!({})).await.status, 503);
+}
+
+#[tokio::test]
 async fn reload_keeps_the_old_form_of_a_server_whose_new_entry_is_wrong() {
     let (one, two, three) = (server("a"), server("b"), server("c"));
     let gateway = Gateway::of(&Registry::new().http("one", &one.url()).http("two", &two.url())).start().await;

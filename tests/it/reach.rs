@@ -70,11 +70,14 @@ fn a_server_that_can_not_be_used_is_named_with_the_reason_and_no_secret() {
 }
 
 #[test]
-fn a_file_that_is_wrong_has_nothing_connected_to() {
-    let server = Scripted::modern().tool(Tool::named("a")).start();
-    let (code, out, err) = connect(&Registry::new().http("one", &server.url()).with("timeout: 0"));
-    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
-    assert!(err.contains("timeout") && server.seen().is_empty(), "{err}");
+fn server_whose_entry_is_wrong_is_not_connected_to_and_the_others_are() {
+    let servers = ["a", "b"].map(|tool| Scripted::modern().tool(Tool::named(tool)).start());
+    let [wrong, right] = &servers;
+    let registry = Registry::new().http("one", &wrong.url()).with("timeout: 0").http("two", &right.url());
+    let (code, out, err) = connect(&registry);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("timeout") && wrong.seen().is_empty(), "{err}");
+    assert_eq!(row(&out, "two")[1], "ready", "{out}");
 }
 
 #[test]

@@ -52,7 +52,10 @@ async fn servers_are_listed_with_their_state_and_without_secrets() {
         ("description", json!("the documents")),
         ("last_error", json!(null)),
         ("connections", json!(1)),
-        ("counters", json!({"calls": 0, "failures": 0, "refusals": 0, "retries": 0})),
+        (
+            "counters",
+            json!({"calls": 0, "failures": 0, "rpc_errors": 0, "tool_errors": 0, "refusals": 0, "retries": 0}),
+        ),
     ] {
         assert_eq!(docs[member], expected, "{member}");
     }

@@ -9,7 +9,7 @@ use crate::manager::{CallResponse, RoutedRequest};
 use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
-use protocol::{ErrorCode, ErrorObject, Request, method};
+use protocol::{ErrorCode, ErrorObject, Problem, Request, method};
 use runtime::worker::now;
 use tokio::time::{Instant, timeout_at};
 use upstream::{EventSender, ResponseBody};
@@ -23,31 +23,36 @@ impl Gateway {
         timeout: Option<Duration>,
         event_sender: &EventSender,
     ) -> CallResponse {
-        let started = now();
+        let arrived = now();
         if self.manager.needs_own_session(caller.viewer()) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.open_session(caller, Some(Row::CallTool), event_sender)).await;
         }
+        // The time for the call itself does not run while private connections are opened.
+        let started = now();
         // Without a server, the reply is an error that says why.
         let (mut server, mut subject) = ("".into(), "".into());
         let work = async {
             let routed = route(self, caller, request.params.as_ref(), timeout, event_sender).await?;
             (server, subject) = (Arc::clone(routed.server_name()), Arc::clone(&routed.subject));
-            let routed = RoutedRequest { timeout, started, ..routed };
-            collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
-        };
-        let mut reply = match timeout {
-            // Usually the deadline of the request at its server ends it.
-            Some(limit) => {
-                timeout_at(started + limit, work).await.unwrap_or_else(|_| Err(timed_out(caller, limit)))
+            let call = async {
+                let routed = RoutedRequest { timeout, started, ..routed };
+                collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
+            };
+            match timeout {
+                // Usually the deadline of the request at its server ends it.
+                Some(limit) => timeout_at(started + limit, call)
+                    .await
+                    .unwrap_or_else(|_| Err(timed_out(caller, limit, (&server, &subject)))),
+                None => call.await,
             }
-            None => work.await,
         };
+        let mut reply = work.await;
         if !caller.reads_both_eras && self.manager.has_logins() {
             reply = reply.or_else(|refusal| self.with_login(caller, request, (refusal, 0)));
         }
         // The time of the turn would not include work within one turn.
-        CallResponse { server, subject, reply, elapsed: Instant::now().saturating_duration_since(started) }
+        CallResponse { server, subject, reply, elapsed: Instant::now().saturating_duration_since(arrived) }
     }
 }
 
@@ -84,9 +89,9 @@ async fn route(
     })
 }
 
-fn timed_out(caller: &Caller, limit: Duration) -> ErrorObject {
+fn timed_out(caller: &Caller, limit: Duration, (server, tool): (&str, &str)) -> ErrorObject {
     let text = format!("the call took longer than its timeout of {} s", limit.as_secs_f64());
-    error::refusal(ErrorCode::TimedOut, caller.version.era(), &text)
+    Problem::new(ErrorCode::TimedOut, text).about(Some(server), Some(tool)).error(caller.version.era())
 }
 
 /// Makes the call at its server.

@@ -254,7 +254,7 @@ impl Upstream {
             signs: self.signs().all(),
             counters: self.stats.counters(),
         };
-        status.without_past_error()
+        status.without_past_error(self.stats.answered_ago())
     }
 
     /// Returns the id of this `Upstream`, which no other in the program has. It shows that a late [`Update`]

@@ -18,6 +18,9 @@ use json::Raw;
 use protocol::Version;
 use runtime::worker::now;
 
+/// A server that was up for this long is not in a crash loop.
+pub(super) const STABLE: Duration = Duration::from_mins(1);
+
 /// Whether a server can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -88,7 +91,8 @@ pub struct Status {
     pub(super) is_well: bool,
     /// The start of its process, if one is under way.
     pub starting: Option<Starting>,
-    /// The last failure as text, until the server is healthy and has answered after it.
+    /// The last failure as text, until the server is healthy and has answered a call after it, or has been healthy for a
+    /// minute.
     pub last_error: Option<String>,
     /// The time since the last failure.
     pub last_error_ago: Option<Duration>,
@@ -125,10 +129,14 @@ pub struct Status {
 }
 
 impl Status {
-    /// Removes an error that is over.
-    pub(super) fn without_past_error(self) -> Self {
+    /// Removes an error that is over: the server is healthy, and answered a call after it, whose answer came `answered_ago`,
+    /// or anything for a while.
+    pub(super) fn without_past_error(self, answered_ago: Option<Duration>) -> Self {
         let is_over = self.is_healthy()
-            && self.seen_ago.zip(self.last_error_ago).is_some_and(|(seen, failed)| seen < failed);
+            && self.last_error_ago.is_some_and(|failed| {
+                let after = |ago: Option<Duration>| ago.is_some_and(|ago| ago < failed);
+                after(answered_ago) || failed >= STABLE && after(self.seen_ago)
+            });
         if is_over { Self { last_error: None, last_error_ago: None, ..self } } else { self }
     }
 
@@ -159,6 +167,8 @@ pub(super) struct Stats {
     seen: AtomicU64,
     /// When a client call ended last, in the form of `seen`.
     used: AtomicU64,
+    /// When a client call was answered last, in the form of `seen`.
+    answered: AtomicU64,
     calls: AtomicU64,
     failures: AtomicU64,
     refusals: AtomicU64,
@@ -195,6 +205,7 @@ impl Stats {
             started: Instant::now(),
             seen: AtomicU64::new(0),
             used: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
@@ -254,9 +265,10 @@ impl Stats {
     pub(super) fn called<T>(&self, result: &Result<T, Error>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let millis = u64::try_from(now().saturating_duration_since(self.started).as_millis());
-        self.used.store(millis.map_or(0, |millis| millis + 1), Ordering::Relaxed);
+        let millis = millis.map_or(0, |millis| millis + 1);
+        self.used.store(millis, Ordering::Relaxed);
         match result {
-            Ok(_) => {}
+            Ok(_) => self.answered.store(millis, Ordering::Relaxed),
             Err(error) if error.delivery() == Delivery::Refused => {
                 self.refusals.fetch_add(1, Ordering::Relaxed);
             }
@@ -325,7 +337,16 @@ impl Stats {
     }
 
     pub(super) fn seen_ago(&self) -> Option<Duration> {
-        let millis = self.seen.load(Ordering::Relaxed).checked_sub(1)?;
+        self.since(&self.seen)
+    }
+
+    /// The time since a client call was answered.
+    pub(super) fn answered_ago(&self) -> Option<Duration> {
+        self.since(&self.answered)
+    }
+
+    fn since(&self, at: &AtomicU64) -> Option<Duration> {
+        let millis = at.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.started.elapsed().saturating_sub(Duration::from_millis(millis)))
     }
 

@@ -27,15 +27,13 @@ use super::offer::Offer;
 use super::phase::Phase;
 use super::pool::Occupancy;
 use super::refresh::{self, Refresh};
-use super::status::State;
+use super::status::{STABLE, State};
 use crate::supervisor_messages::{Change, Command, OfferReply, Update};
 use protocol::feature::Lists;
 use runtime::telemetry::pace::Pace;
 
 /// Change notifications within this time count as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// A server that was up for this long is not in a crash loop.
-const STABLE: Duration = Duration::from_mins(1);
 /// The most operators that wait for one connect.
 const MAX_WAITING: usize = 16;
 

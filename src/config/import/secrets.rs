@@ -133,7 +133,9 @@ fn in_urls(value: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, _) in value.match_indices("://") {
         let begin = at + "://".len();
+        // Another URL in this one is read by itself.
         let rest = &value[begin..];
+        let rest = &rest[..rest.find("://").unwrap_or(rest.len())];
         let url =
             &rest[..rest.find(|c: char| c.is_whitespace() || "\"'`<>".contains(c)).unwrap_or(rest.len())];
         let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
@@ -183,6 +185,8 @@ mod tests {
                 "https://a/mcp?x=1&token=[]&api_key=[]#f",
             ),
             ("", "https://a/mcp?token=${TOKEN}", "https://a/mcp?token=${TOKEN}"),
+            ("", "https://a,https://b/?token=canary", "https://a,https://b/?token=[]"),
+            ("", "https://p/https://me:canary@b/?api_key=canary", "https://p/https://me:[]@b/?api_key=[]"),
             ("", "https://ghp_canarycanary@a/b.git", "https://[]@a/b.git"),
             ("AUTH_URL", "https://a/login", "https://a/login"),
             ("", "Server=a;Password=canary;Encrypt=true", "Server=a;Password=[];Encrypt=true"),

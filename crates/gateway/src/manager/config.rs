@@ -90,12 +90,13 @@ impl Config {
         self.servers.iter().map(|server| &server.name).chain(wrong).cloned().collect()
     }
 
-    /// Continues with the settings of each server that is `running` and whose new entry has a mistake. Returns their names.
+    /// Continues with the settings of each server that is `running` and whose new entry has a mistake, unless it disables
+    /// the server. Returns their names.
     pub(super) fn keep(&mut self, running: impl Fn(&str) -> Option<upstream::Config>) -> HashSet<Arc<str>> {
         let mut retained = HashSet::new();
         for wrong in &mut self.not_configured {
             wrong.position += retained.len();
-            if let Some(old) = running(&wrong.name).filter(|_| wrong.is_mistake()) {
+            if let Some(old) = running(&wrong.name).filter(|_| wrong.is_mistake() && wrong.is_enabled) {
                 self.servers.insert(wrong.position, old);
                 retained.insert(Arc::clone(&wrong.name));
             }

@@ -122,7 +122,9 @@ fn text_of(ended: Result<Option<&Reply>, &Error>) -> Option<String> {
         Ok(None) => return None,
         Err(error) => error.to_string(),
     };
-    Some(text[..text.floor_char_boundary(SEARCHED)].to_owned())
+    let is_whole = text.len() <= SEARCHED;
+    // The mark tells the search that the beginning of a secret may stand before it.
+    Some(if is_whole { text } else { format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)]) })
 }
 
 /// Returns the beginning of `text` without secrets of the server.
