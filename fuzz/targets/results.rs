@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use json::Raw;
-use json::envelope_stream::{Error, EnvelopeEdit, Terms};
+use json::envelope_stream::{EnvelopeEdit, Error, Terms};
 use libfuzzer_sys::fuzz_target;
 use protocol::{Message, RequestId, Response};
 use serde_json::value::RawValue;

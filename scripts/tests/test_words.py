@@ -75,8 +75,9 @@ class Terms(unittest.TestCase):
                          ['spelling: write "color" for "Colours"', 'spelling: write "color" for "colour"'])
 
     def test_every_row_of_the_list_can_be_read(self):
-        kinds = [kind for _, kind, _ in words.terms(words.TERMS.read_text())]
-        self.assertEqual(kinds, ["terms", "spelling"])
+        texts, names = words.terms(words.TERMS.read_text())
+        self.assertEqual([kind for _, kind, _ in texts], ["terms", "spelling"])
+        self.assertEqual([kind for kind, rows in names.items() if rows], list(words.NAMES))
 
 
 class Markdown(unittest.TestCase):
