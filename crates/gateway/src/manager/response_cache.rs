@@ -156,7 +156,7 @@ impl Manager {
         call.ask(event_sender).await
     }
 
-    /// Checks the policy again, because a call may have waited for an equal one. Nobody waits at a server that is gone.
+    /// Checks the policy again, because a call may have waited for an equal one. At a server that is gone, no call waits.
     fn check_permitted(&self, call: &CacheableCall<'_>) -> Result<(), Failure> {
         let snapshot = self.seen_by(call.request.call.affinity.as_ref());
         let Ok(server) = snapshot.server(call.request.server_name()) else { return Ok(()) };
