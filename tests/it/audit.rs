@@ -18,8 +18,10 @@ async fn started(filter: Option<&str>) -> (Running, Server) {
     };
     let entries = [entry("reader", READER_KEY, "reader"), entry("ops", OPERATOR_KEY, "superuser")].concat();
     let refusal = r#"{"code":-32050,"message":"a secret of the server"}"#;
+    let bad = r#"{"code":-32602,"message":"a secret of the server"}"#;
     let server = Scripted::modern()
         .tool(Tool::named("a"))
+        .tool(Tool::named("bad").does(Act::Error(bad.to_owned())))
         .tool(Tool::named("no").does(Act::Error(refusal.to_owned())))
         .start();
     let server_lines = format!("server:\n  auth_mode: api_key\n  api_keys:\n{entries}");
@@ -121,6 +123,8 @@ async fn calls_are_told_where_that_is_asked_for_and_never_what_was_said() {
         session.call("a", json!({"secret": "canary"})).await,
         rest.post(r#"{"server":"one","tool":"a","arguments":{"secret":"canary"}}"#, &[]).await,
         mcp.call("no", json!({})).await,
+        rest.post(r#"{"tool":"bad"}"#, &[]).await,
+        rest.post(r#"{"tool":"bad"}"#, &[("accept", "text/event-stream")]).await,
         rest.post(r#"{"tool":"missing"}"#, &[]).await,
     ];
     let told = lines(&gateway, answers.len()).await;
@@ -134,10 +138,9 @@ async fn calls_are_told_where_that_is_asked_for_and_never_what_was_said() {
     let bare: Vec<Value> = told.iter().map(bare).collect();
     let missing =
         line(OPERATOR, "called", &json!({"action": "call", "tool": "missing", "outcome": "tool_not_found"}));
-    assert_eq!(
-        bare,
-        [called("a", "done"), called("a", "done"), called("a", "done"), called("no", "-32050"), missing]
-    );
+    let [done, refused, invalid] = [("a", "done"), ("no", "-32050"), ("bad", "-32602")];
+    let answered = [done, done, done, refused, invalid, invalid].map(|(tool, outcome)| called(tool, outcome));
+    assert_eq!(bare, answered.into_iter().chain([missing]).collect::<Vec<_>>());
     for (line, answer) in told.iter().zip(&answers) {
         assert_eq!(line["request_id"].as_str(), answer.header("x-request-id"), "{line}");
     }

@@ -110,9 +110,7 @@ async fn answer(
     let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
     let response = rest_call::run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
     let result = rest_call::result(&api.gateway, &caller, &response, id);
-    // An answer of the server is on record, also if the client cannot have it.
-    let is_own = response.reply.as_ref().is_err_and(|error| error.problem().is_some());
-    call_audit::ended(record, if is_own { result.as_ref().map(|_| &response) } else { Ok(&response) });
+    call_audit::ended(record, Some(&response), result.as_ref().err());
     Ok(json_bytes(result?))
 }
 

@@ -6,6 +6,7 @@ use super::problem::Problem;
 use super::who;
 use auth::Principal;
 use gateway::manager::CallResponse;
+use protocol::ErrorObject;
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, AuditRecord};
 
@@ -22,17 +23,20 @@ pub(super) fn start(
     Ok(record)
 }
 
-/// Ends `record` with what the client gets, if calls are logged.
-pub(super) fn ended(record: Option<Box<AuditRecord>>, called: Result<&CallResponse, &Problem>) {
+/// Ends `record`, if calls are logged. An answer of the server is on record, also if the client got `problem` instead of it.
+pub(super) fn ended(
+    record: Option<Box<AuditRecord>>,
+    response: Option<&CallResponse>,
+    problem: Option<&Problem>,
+) {
     let Some(mut record) = record else { return };
-    match called {
-        Ok(called) => {
-            record.at(&called.server);
-            record.answered(&called.reply);
-        }
-        Err(problem) => {
-            problem.server.iter().for_each(|server| record.at(server));
-            record.ended(problem.code().to_string());
-        }
+    let is_of_server =
+        |response: &CallResponse| response.reply.as_ref().err().and_then(ErrorObject::problem).is_none();
+    if let Some(response) = response.filter(|response| problem.is_none() || is_of_server(response)) {
+        record.at(&response.server);
+        record.answered(&response.reply);
+    } else if let Some(problem) = problem {
+        problem.server.iter().for_each(|server| record.at(server));
+        record.ended(problem.code().to_string());
     }
 }

@@ -130,7 +130,7 @@ impl Running {
                 () = sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
             };
             self.run = None;
-            self.end(ended);
+            self.end(ended.as_ref().map_err(Clone::clone));
         }
     }
 
@@ -185,19 +185,19 @@ impl Running {
     }
 
     /// Adds the last events, for what was received before the end also comes before it.
-    fn end(&mut self, ended: Result<CallResponse, Problem>) {
+    fn end(&mut self, ended: Result<&CallResponse, Problem>) {
         while let Ok(received) = self.receiver.try_recv() {
             if let CallEvent::Notice(notice) = received {
                 self.ready.extend(self.notice(notice));
             }
         }
-        let ended = ended.and_then(|called| {
-            let result = rest_call::result(&self.gateway, &self.caller, &called, self.id)?;
-            Ok((called, self.charged("result", &result).map_err(exhausted)?))
+        let response = ended.as_ref().ok().copied();
+        let result = ended.and_then(|response| {
+            let result = rest_call::result(&self.gateway, &self.caller, response, self.id)?;
+            self.charged("result", &result).map_err(exhausted)
         });
-        call_audit::ended(self.record.take(), ended.as_ref().map(|(called, _)| called));
-        let last = ended.map_or_else(|problem| self.failed(&problem), |(_, event)| event);
-        self.ready.push_back(last);
+        call_audit::ended(self.record.take(), response, result.as_ref().err());
+        self.ready.push_back(result.unwrap_or_else(|problem| self.failed(&problem)));
     }
 
     fn failed(&self, problem: &Problem) -> Bytes {

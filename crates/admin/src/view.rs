@@ -214,7 +214,7 @@ impl From<&ServerStatus> for Server {
             protocol_version: status.version.map(Version::as_str),
             description: config.description.clone(),
             last_error: status.last_error.clone().map(clipped),
-            last_error_at: status.last_error_ago.and_then(|ago| SystemTime::now().checked_sub(ago)).map(date),
+            last_error_at: status.last_error_ago.and_then(|ago| date_before(SystemTime::now(), ago)),
             problems: EntryProblem::all(&server.problems),
             offer_problems: status.problems.clone(),
             state_signs: status.signs.iter().map(|sign| sign.as_str()).collect(),
@@ -372,7 +372,7 @@ impl ServerHealth {
             ServerEntry::Server(server) => Some(&server.status),
             ServerEntry::NotConfigured(_) => None,
         };
-        let at = |ago: Duration| now.checked_sub(ago).map(date);
+        let at = |ago| date_before(now, ago);
         Self {
             name: entry.name().to_string(),
             server: entry.name().to_string(),
@@ -395,6 +395,11 @@ pub(super) fn in_ms(time: Duration) -> f64 {
     #[allow(clippy::cast_precision_loss)]
     let micros = (time.as_nanos().saturating_add(500) / 1000) as f64;
     micros / 1000.0
+}
+
+/// The time that was `ago`, if the calendar has it.
+fn date_before(now: SystemTime, ago: Duration) -> Option<String> {
+    now.checked_sub(ago).map(date)
 }
 
 /// Formats `time` in UTC as RFC 3339, with milliseconds.
