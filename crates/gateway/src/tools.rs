@@ -30,24 +30,23 @@ impl Gateway {
         }
         // The time for the call itself does not run while private connections are opened.
         let started = now();
+        let routed = route(self, caller, request.params.as_ref(), timeout, event_sender).await;
         // Without a server, the reply is an error that says why.
-        let (mut server, mut subject) = ("".into(), "".into());
-        let work = async {
-            let routed = route(self, caller, request.params.as_ref(), timeout, event_sender).await?;
-            (server, subject) = (Arc::clone(routed.server_name()), Arc::clone(&routed.subject));
-            let call = async {
-                let routed = RoutedRequest { timeout, started, ..routed };
-                collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
-            };
-            match timeout {
-                // Usually the deadline of the request at its server ends it.
-                Some(limit) => timeout_at(started + limit, call)
-                    .await
-                    .unwrap_or_else(|_| Err(timed_out(caller, limit, (&server, &subject)))),
-                None => call.await,
-            }
+        let (server, subject) = match &routed {
+            Ok(routed) => (Arc::clone(routed.server_name()), Arc::clone(&routed.subject)),
+            Err(_) => ("".into(), "".into()),
         };
-        let mut reply = work.await;
+        let call = async {
+            let routed = RoutedRequest { timeout, started, ..routed? };
+            collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
+        };
+        let mut reply = match timeout {
+            // Usually the deadline of the request at its server ends it.
+            Some(limit) => timeout_at(started + limit, call)
+                .await
+                .unwrap_or_else(|_| Err(timed_out(caller, limit, &server, &subject))),
+            None => call.await,
+        };
         if !caller.reads_both_eras && self.manager.has_logins() {
             reply = reply.or_else(|refusal| self.with_login(caller, request, (refusal, 0)));
         }
@@ -89,7 +88,7 @@ async fn route(
     })
 }
 
-fn timed_out(caller: &Caller, limit: Duration, (server, tool): (&str, &str)) -> ErrorObject {
+fn timed_out(caller: &Caller, limit: Duration, server: &str, tool: &str) -> ErrorObject {
     let text = format!("the call took longer than its timeout of {} s", limit.as_secs_f64());
     Problem::new(ErrorCode::TimedOut, text).about(Some(server), Some(tool)).error(caller.version.era())
 }
