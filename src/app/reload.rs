@@ -183,7 +183,6 @@ fn log(Reloaded { applied, at_restart }: &Reloaded) {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::Duration;
 
     use super::*;
 

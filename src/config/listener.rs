@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use downstream::config::parse_address;
 use settings::document;
 use settings::expand::{self, Lookup, NoSecret, Sources};
-use settings::{Entry, Node, Problems, Setting, Value};
+use settings::{Node, Problems, Setting, Value};
 
 /// The listener of a gateway, as far as it matters to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,39 +32,32 @@ pub(super) fn read(text: &str, root: &Node, environment: &Lookup<'_>) -> Result<
         return of_document(root, environment);
     }
     let problems = Problems::default();
-    let part = document::parse(&server_part(text), &problems);
+    let part = document::parse(&server_lines(text), &problems);
     if problems.is_empty() { of_document(&part.root, environment) } else { Err(problems) }
 }
 
 fn of_document(root: &Node, environment: &Lookup<'_>) -> Result<Listener, Problems> {
-    let Some(server) = member(root, "server") else { return Ok(Listener::default()) };
-    let has_tls = member(&server.node, "tls").is_some();
-    let Some(listen) = member(&server.node, "listen") else {
-        return Ok(Listener { has_tls, ..Listener::default() });
-    };
-    let only = |of: &Node, entry| Node { mark: of.mark, value: Value::Map(vec![entry]) };
-    let server = Entry { node: only(&server.node, listen.clone()), ..server.clone() };
-    let mut part = only(root, server);
     let problems = Problems::default();
+    let has_tls = of_server(root, "tls", &problems).is_some();
+    let mut part = super::server_part(root, &["listen"]);
     let sources = Sources { environment, secrets: &|_| Err(NoSecret::Unset), without_secrets: &[] };
     expand::expand(&mut part, &sources, &problems);
-    let listen = Setting::root(&part, &problems).member("server").and_then(|server| server.member("listen"));
-    let expected = "an address and a port, such as 127.0.0.1:8080";
-    match listen.and_then(|listen| listen.parsed(expected, parse_address)) {
+    let Some(listen) = of_server(&part, "listen", &problems) else {
+        return Ok(Listener { has_tls, ..Listener::default() });
+    };
+    let address = listen.parsed("an address and a port, such as 127.0.0.1:8080", parse_address);
+    match address {
         Some(address) => Ok(Listener { address, has_tls }),
         None => Err(problems),
     }
 }
 
-fn member<'n>(node: &'n Node, key: &str) -> Option<&'n Entry> {
-    match &node.value {
-        Value::Map(entries) => entries.iter().find(|entry| entry.key == key),
-        _ => None,
-    }
+fn of_server<'a>(root: &'a Node, name: &str, problems: &'a Problems) -> Option<Setting<'a>> {
+    Setting::root(root, problems).member("server")?.member(name)
 }
 
 /// The lines of the top-level key `server`, in their places.
-fn server_part(text: &str) -> String {
+fn server_lines(text: &str) -> String {
     let mut is_part = false;
     let mut part = String::new();
     for line in text.lines() {

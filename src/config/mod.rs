@@ -33,7 +33,9 @@ pub(crate) use shown::is_public_setting;
 use gateway::manager;
 use gateway::manager::remembered::Folder;
 use runtime::regular_file;
-use settings::{Fields, Fingerprint, FromSetting, Mark, Problem, Problems, Setting, Shown, settings};
+use settings::{
+    Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, settings,
+};
 use upstream::api::Kinds;
 
 /// Values of variables and secrets that have none while a file is checked. With the first, a URL that is a single variable
@@ -227,6 +229,21 @@ impl Config {
         let manager = manager::config::Config { vault, ..manager };
         Some(Self { manager, server, is_watched: file.watch, fixed, shown })
     }
+}
+
+/// Returns `root` with nothing but the settings `names` of `server`.
+fn server_part(root: &Node, names: &[&str]) -> Node {
+    let members = |node: &Node, names: &[&str]| match &node.value {
+        Value::Map(members) => {
+            members.iter().filter(|member| names.contains(&member.key.as_str())).cloned().collect()
+        }
+        _ => Vec::new(),
+    };
+    let server = members(root, &["server"]).into_iter().map(|server: Entry| {
+        let settings = members(&server.node, names);
+        Entry { node: Node { mark: server.node.mark, value: Value::Map(settings) }, ..server }
+    });
+    Node { mark: root.mark, value: Value::Map(server.collect()) }
 }
 
 /// The folder of the file at `path`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use auth::vault::{Entry, SECRET_NAME, Settings, Vault, is_secret_name};
 use secrecy::SecretString;
 use settings::expand::{self, Lookup, NoSecret, Sources};
-use settings::{Entry as Member, Node, Problems, Setting, Value};
+use settings::{Node, Problems, Setting};
 
 /// Paths of the settings of the vault.
 pub(super) const SETTINGS: [&str; 2] = ["server.state_dir", "server.vault_key"];
@@ -68,13 +68,5 @@ fn open(part: &Node, environment: &Lookup<'_>, folder: &Path) -> Result<Arc<Vaul
 
 /// Returns `root`, which is not expanded yet, with the settings of the vault only.
 pub(super) fn part_of(root: &Node) -> Node {
-    let members = |node: &Node, is_wanted: &dyn Fn(&str) -> bool| match &node.value {
-        Value::Map(members) => members.iter().filter(|member| is_wanted(&member.key)).cloned().collect(),
-        _ => Vec::new(),
-    };
-    let server = members(root, &|key| key == "server").into_iter().map(|server: Member| {
-        let settings = members(&server.node, &|key| Settings::FIELDS.contains(&key));
-        Member { node: Node { mark: server.node.mark, value: Value::Map(settings) }, ..server }
-    });
-    Node { mark: root.mark, value: Value::Map(server.collect()) }
+    super::server_part(root, &Settings::FIELDS)
 }

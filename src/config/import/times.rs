@@ -14,22 +14,24 @@ pub(crate) const TIMEOUT_MS: &str = "timeout_ms";
 /// The name of `timeout` in seconds, where the client is known.
 pub(crate) const TIMEOUT_SEC: &str = "timeout_sec";
 
-/// The unit of a number.
-#[derive(Clone, Copy)]
-enum Unit {
-    Seconds,
-    Milliseconds,
-    /// The size decides.
+/// The unit of a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeoutUnit {
+    /// No page says it, so the size decides.
     Unknown,
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
 }
 
-use Unit::{Milliseconds, Seconds, Unknown};
+use TimeoutUnit::{Milliseconds, Seconds, Unknown};
 
 /// Members with the longest time of a call.
-const OF_CALLS: [(&str, Unit); 4] =
+const OF_CALLS: [(&str, TimeoutUnit); 4] =
     [("tool_timeout_sec", Seconds), (TIMEOUT_SEC, Seconds), (TIMEOUT_MS, Milliseconds), ("timeout", Unknown)];
 /// Members with the longest time of a start.
-const OF_STARTS: [(&str, Unit); 4] = [
+const OF_STARTS: [(&str, TimeoutUnit); 4] = [
     ("startup_timeout_sec", Seconds),
     ("startup_timeout_ms", Milliseconds),
     ("connect_timeout", Seconds),
@@ -62,7 +64,7 @@ pub(super) fn take(left: &mut Unread<'_>, is_program: bool) -> (String, Vec<Stri
 /// Takes the first of `names` that is a time. Returns its name as clients write it, its number and its milliseconds.
 fn taken<'j>(
     left: &mut Unread<'j>,
-    names: &[(&'static str, Unit)],
+    names: &[(&'static str, TimeoutUnit)],
     remarks: &mut Vec<String>,
 ) -> Option<(&'static str, &'j str, u64)> {
     names.iter().find_map(|(name, unit)| {
@@ -76,7 +78,7 @@ fn taken<'j>(
         };
         left.remove(at);
         let name = if [TIMEOUT_MS, TIMEOUT_SEC].contains(name) { "timeout" } else { name };
-        if matches!(unit, Unknown) {
+        if *unit == Unknown {
             remarks.push(format!("`{name}`: {written} is read as {}", shown(time)));
         }
         Some((name, written.as_str(), time))
