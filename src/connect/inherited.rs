@@ -6,20 +6,16 @@
 
 use crate::config::import::secrets::sounds_secret;
 use settings::expand::Lookup;
+use upstream::transport::stdio::CERTIFICATE_VARIABLES;
 
 /// Variables that programs need to find their way. The names have no values that are secret, except that the URL of a proxy
 /// or of a registry may have a password.
-const NAMES: [&str; 44] = [
-    // Certificates.
+const NAMES: [&str; 39] = [
+    // Certificates, beside `CERTIFICATE_VARIABLES`.
     "AWS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
     "GIT_SSL_CAINFO",
-    "NODE_EXTRA_CA_CERTS",
     "NODE_USE_SYSTEM_CA",
     "PIP_CERT",
-    "REQUESTS_CA_BUNDLE",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
     // Proxies.
     "ALL_PROXY",
     "HTTPS_PROXY",
@@ -97,7 +93,9 @@ fn matters(name: &str) -> bool {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     // A name such as `npm_config_//host/:_authToken` is a setting of npm with a credential.
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    NAMES.contains(&name) || begins(&BEGINNINGS) && !begins(&PUBLISHING) && is_plain && !sounds_secret(name)
+    NAMES.contains(&name)
+        || CERTIFICATE_VARIABLES.contains(&name)
+        || begins(&BEGINNINGS) && !begins(&PUBLISHING) && is_plain && !sounds_secret(name)
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@
 //! Not here: command lines (`line`), links (`link`), the spelling of an entry (`spelling`), and the conversion
 //! (`config::import`).
 
-use super::clients::{CLIENTS, Client, Reference, TimeoutUnit};
+use super::clients::{CLIENTS, Client, Reference};
 use super::document::{ServersPlace, Syntax, name_of};
 use super::registry::is_readable;
 use super::spelling::{Dialect, is_entry, is_wrapper};
 use super::switches;
 use crate::config::import::json::{self, Json, Members, member};
+use crate::config::import::times::TimeoutUnit;
 use settings::document::MAX_BYTES;
 
 /// Keys of files that no row of the table has: settings of VS Code, in both of their forms.

@@ -94,16 +94,14 @@ pub(super) fn add(before: &str, offer: &Offer, inherited: &[String]) -> Result<A
     }
     if !new.is_empty() {
         let passed = not_passed_yet(&present, inherited);
-        let is_passed = |(_, server): &mut (String, Json)| with_passed(server, &passed);
-        let count = if offer.is_own {
-            0
-        } else {
-            new.iter_mut().filter_map(|one| is_passed(one).then_some(())).count()
-        };
+        let mut is_passed = false;
+        for (_, server) in new.iter_mut().filter(|_| !offer.is_own) {
+            is_passed |= with_passed(server, &passed);
+        }
         let imported = convert(offer, new)?;
         added.after = document::with_unix_lines(before, |text| merged(text, &imported))?;
         added.notes.extend(imported.notes);
-        added.notes.extend((count > 0).then(|| inherited::note(&passed)));
+        added.notes.extend(is_passed.then(|| inherited::note(&passed)));
     }
     Ok(added)
 }

@@ -5,9 +5,9 @@
 //!
 //! Not here: what a member means in the configuration file (`config::import`).
 
-use super::clients::{Client, Reference, TimeoutUnit};
+use super::clients::{Client, Reference};
 use crate::config::import::json::{Json, Members, member};
-use crate::config::import::times::{TIMEOUT_MS, TIMEOUT_SEC};
+use crate::config::import::times::{TIMEOUT_MS, TIMEOUT_SEC, TimeoutUnit};
 
 /// Members of other clients, and the name that `config::import` reads.
 const SPELLINGS: [(&str, &str); 9] = [

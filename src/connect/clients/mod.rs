@@ -10,6 +10,7 @@ mod rows;
 use std::path::{Path, PathBuf};
 
 use super::document::{ServersPlace, Syntax};
+use crate::config::import::times::TimeoutUnit;
 pub use rows::CLIENTS;
 
 /// One MCP client.
@@ -144,17 +145,6 @@ pub enum Reference {
     Between(&'static str, &'static str),
     /// Members of the entry take the place of the header.
     Members(Constants),
-}
-
-/// The unit of `timeout` in an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeoutUnit {
-    /// The client has no such member, or no page says its unit.
-    Unknown,
-    /// Seconds.
-    Seconds,
-    /// Milliseconds.
-    Milliseconds,
 }
 
 /// Which file of a client is meant.
