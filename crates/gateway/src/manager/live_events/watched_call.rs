@@ -101,35 +101,35 @@ impl Drop for WatchedCall<'_> {
 fn arguments(request: &RoutedRequest, upstream: &Upstream) -> Option<String> {
     let arguments = request.call.params.as_ref()?.get("arguments")?;
     let text = arguments.as_str();
-    let text = if text.len() > SEARCHED {
-        // The mark tells the search that the beginning of a secret may stand before it.
-        format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)])
-    } else {
-        // A watcher gets strings without the escapes that they came with, so secrets are searched in those.
-        arguments.read::<Value>().map_or_else(|_| text.to_owned(), |value| value.to_string())
-    };
+    if text.len() > SEARCHED {
+        return Some(shown(text, upstream));
+    }
+    // A watcher gets strings without the escapes that they came with, so secrets are searched in those.
+    let text = arguments.read::<Value>().map_or_else(|_| text.to_owned(), |value| value.to_string());
     Some(shown(&text, upstream))
 }
 
 /// The text of the error of a failed call, with the number of the server's JSON-RPC error.
 fn text_of(ended: Result<Option<&Reply>, &Error>) -> Option<String> {
-    let text = match ended {
-        Ok(Some(Err(error))) => format!("{}: {}", error.code(), error.message()),
+    match ended {
+        Ok(Some(Err(error))) => Some(format!("{}: {}", error.code(), error.message())),
         Ok(Some(Ok(result))) => {
             let content = result.get("content")?;
-            content.elements().find_map(|block| block.text("text").map(Cow::into_owned))?
+            content.elements().find_map(|block| block.text("text").map(Cow::into_owned))
         }
-        Ok(None) => return None,
-        Err(error) => error.to_string(),
-    };
-    let is_whole = text.len() <= SEARCHED;
-    // The mark tells the search that the beginning of a secret may stand before it.
-    Some(if is_whole { text } else { format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)]) })
+        Ok(None) => None,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Returns the beginning of `text` without secrets of the server.
 fn shown(text: &str, upstream: &Upstream) -> String {
-    let mut text = upstream.redacted(text);
+    let mut text = if text.len() > SEARCHED {
+        // The mark tells the search that the beginning of a secret may stand before it.
+        upstream.redacted(&format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)]))
+    } else {
+        upstream.redacted(text)
+    };
     if text.len() > MOST_TEXT {
         text.truncate(text.floor_char_boundary(MOST_TEXT));
         text.push(CUT);
