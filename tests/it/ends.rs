@@ -99,8 +99,8 @@ async fn a_call_that_does_not_end_is_cancelled_at_the_limit() {
         assert!(gateway.stop().await.success());
         began.elapsed()
     });
-    // One second for the call, and one for cancelling it; the children need no extra time.
-    assert!(elapsed < Duration::from_secs(4), "{elapsed:?}");
+    // One second for the call, at most two for cancelling it and two for the end of the session.
+    assert!(elapsed < Duration::from_secs(6), "{elapsed:?}");
     let call = &server.seen_calling("tools/call")[0].body;
     let call: Value = serde_json::from_str(call).expect("JSON");
     let cancelled = server.seen_calling("notifications/cancelled").into_iter();

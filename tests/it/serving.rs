@@ -121,19 +121,22 @@ async fn health_and_the_api_document_are_served() {
 
 #[tokio::test]
 async fn a_file_that_is_wrong_stops_the_start_and_shows_no_secret() {
-    let registry =
-        Registry::new().http("one", "http://127.0.0.1:1/mcp").with("tiemout: 3").with("timeout: 0");
-    let gateway = Gateway::of(&registry.with("headers: {Authorization: \"${SOME_TOKEN} ${NOT_SET}\"}"));
-    let gateway = gateway.env("SOME_TOKEN", "a-very-secret-value");
-    for arguments in [["check", "mcp_servers.yaml"], ["--config", "mcp_servers.yaml"]] {
-        let output = gateway.output(&arguments);
-        assert!(!output.status.success());
-        let said =
+    let registry = Registry::new()
+        .http("one", "http://127.0.0.1:1/mcp")
+        .with("headers: {Authorization: \"${SOME_TOKEN} ${NOT_SET}\"}")
+        .with("tiemout: 3")
+        .setting("server: {header_tiemout: 3}");
+    let gateway = Gateway::of(&registry).env("SOME_TOKEN", "a-very-secret-value");
+    let start = ["--config", "mcp_servers.yaml", "--listen", "127.0.0.1:0"];
+    for arguments in [&["check", "mcp_servers.yaml"][..], &start] {
+        let output = gateway.output(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let printed =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        for part in ["mcp_servers.yaml", "tiemout", "timeout", "NOT_SET"] {
-            assert!(said.contains(part), "{part}: {said}");
+        for part in ["mcp_servers.yaml", "tiemout", "header_tiemout", "NOT_SET"] {
+            assert!(printed.contains(part), "{part}: {printed}");
         }
-        assert!(!said.contains("a-very-secret-value"), "{said}");
+        assert!(!printed.contains("a-very-secret-value"), "{printed}");
     }
 }
 
