@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::*;
 use protocol::Notification;
 use protocol::feature::List;
@@ -102,7 +104,8 @@ async fn a_session_the_server_forgot_is_of_no_more_use() {
     let null = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Not Found"}}"#;
     let refusals = [(404, ""), (404, foreign), (404, ours), (404, null), (410, ""), (410, ours)];
     let ambiguous = [(400, bad), (400, ""), (400, "no"), (400, foreign), (400, ours)];
-    for (status, body) in refusals.into_iter().chain(ambiguous) {
+    // At once, because each waits until its idle connections are closed.
+    join_all(refusals.into_iter().chain(ambiguous).map(async |(status, body)| {
         let bench =
             Bench::legacy(move |seen| if is_get(seen) { no_stream() } else { vec![json(status, body)] })
                 .await;
@@ -115,7 +118,8 @@ async fn a_session_the_server_forgot_is_of_no_more_use() {
         assert!(bench.shutdown.wait(Duration::from_secs(20)).await, "a task is left");
         // A server that may still have the session gets a DELETE.
         assert_eq!(bench.server.seen().iter().any(is_delete), status == 400, "{status} {body}");
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]
