@@ -8,7 +8,7 @@ use super::{ShutdownSteps, logins};
 use auth::Sealer;
 use downstream::admission::Slots;
 use downstream::guard::Guard;
-use downstream::http_service::{Admitted, HttpService, Shortcut};
+use downstream::http_service::{Admitted, HttpService, RefusedRequests, Shortcut};
 use downstream::refusal::{AnswerFormat, Refusal};
 use downstream::sessions::Sessions;
 use downstream::sse;
@@ -49,7 +49,8 @@ pub(super) fn service(
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let count_clients = count_clients(of_sessions());
+    let refused = Arc::<RefusedRequests>::default();
+    let count_clients = count_clients(of_sessions(), Arc::clone(&refused));
     let options = admin::Options {
         max_body,
         drain: leaving.clone(),
@@ -62,7 +63,8 @@ pub(super) fn service(
     let routes = api.clone().router();
     let call = call_shortcut(api, of_sessions());
     let rest = routes.merge(old.router()).merge(pages.router());
-    (HttpService::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions, elicited())
+    let parts = (vec![(admin::CALL, call)], rest);
+    (HttpService::with(guard, Some(endpoint), parts, refused), sessions, elicited())
 }
 
 /// Returns the handler of `POST /call`, which takes a place for each call among those of `sessions`.
@@ -82,10 +84,11 @@ fn call_shortcut(api: admin::Api, sessions: Arc<Sessions>) -> Shortcut {
 }
 
 /// Returns the function that counts clients for the admin API.
-fn count_clients(sessions: Arc<Sessions>) -> admin::CountClients {
+fn count_clients(sessions: Arc<Sessions>, refused: Arc<RefusedRequests>) -> admin::CountClients {
     Arc::new(move || Clients {
         clients: sessions.clients(),
         sessions: sessions.count(),
         kept_bytes: sessions.kept_bytes(),
+        refused: refused.counted(),
     })
 }

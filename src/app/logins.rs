@@ -73,7 +73,7 @@ fn listen(manager: &Arc<Manager>, end: &Shutdown) -> Result<LoginPages, io::Erro
     let logins = context(Arc::clone(manager) as Arc<dyn LoginService>, &Arc::new(Sealer::random()), &config);
     let elicited = LoginPages::new(Arc::clone(&logins.links), Some(config.listen.to_string()));
     let pages = pages(&guard, &config, logins, end);
-    let service = HttpService::with(guard, None, Vec::new(), pages.router());
+    let service = HttpService::new(guard, pages.router());
     end.spawn(listener::serve(socket, service, config.limits, end.clone()));
     Ok(elicited)
 }

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use runtime::telemetry::durations::Durations;
+use runtime::telemetry::client_calls::ClientCalls;
+use runtime::telemetry::durations::{Durations, Outcome};
 use runtime::telemetry::metrics::{
-    self, CacheUsage, Calls, Changed, Clients, Load, MemoryUsage, OneOf, Server, Sockets,
+    self, CacheUsage, Calls, Changed, Clients, Figures, Load, MemoryUsage, OneOf, Server, Sockets,
 };
+use runtime::telemetry::process::ProcessUsage;
+use tokio::time::Instant;
 use upstream::breaker;
 
 const INTRO: &str = "<!-- Made from crates/runtime/src/telemetry/metrics.rs. Renew it with UPDATE_GOLDEN=1. -->
@@ -24,7 +27,7 @@ samples `_bucket`, `_sum` and `_count`.
 ";
 
 /// Labels whose values are names of the configuration file or versions.
-const OPEN: [&str; 4] = ["server", "area", "version", "le"];
+const OPEN: [&str; 6] = ["server", "area", "version", "le", "tool", "client"];
 
 /// More values than this are listed below the table.
 const MAX_VALUES: usize = 8;
@@ -42,6 +45,9 @@ fn text() -> String {
     let states = upstream::State::ALL.map(upstream::State::as_str);
     let breakers = breaker::State::ALL.map(breaker::State::as_str);
     let durations = Durations::default();
+    for outcome in Outcome::ALL {
+        durations.ended(outcome, (Instant::now(), Duration::ZERO), Some(&"search".into()));
+    }
     let server = Server {
         name: "one",
         state: OneOf { now: states[0], all: &states },
@@ -57,11 +63,21 @@ fn text() -> String {
         changed: Changed { all: 0, held_back: 0 },
         latency: Some(Duration::ZERO),
     };
-    let clients = Clients { clients: 0, sessions: 0, kept_bytes: 0 };
+    let refused = [401, 403, 429].map(|status| (status, 0));
+    let clients = Clients { clients: 0, sessions: 0, kept_bytes: 0, refused };
     let refusals = runtime::memory::budget().refusals().collect();
     let cache = CacheUsage { area: "tools", hits: 0, misses: 0, faults: 0 };
     let memory = MemoryUsage { limit: 0, used: 0, refusals };
-    metrics::text(&[server], Some(clients), &memory, &[cache], true).expect("text")
+    let figures = Figures {
+        servers: &[server],
+        clients: Some(clients),
+        client_calls: Some(&ClientCalls::default()),
+        memory: &memory,
+        caches: &[cache],
+        cache_is_there: true,
+        process: ProcessUsage::now(),
+    };
+    metrics::text(&figures).expect("text")
 }
 
 /// Reads the descriptions, and the labels of the samples below them.
@@ -128,20 +144,25 @@ fn the_page_of_metrics_is_what_the_registry_prints() {
     super::compare("docs/reference/metrics.md", &page);
 }
 
-#[test]
-fn every_metric_that_pages_for_operators_name_is_there() {
-    let metrics = read(&text());
+/// Names of metrics in `text` that the registry does not print.
+pub(super) fn unknown_names(text: &str) -> Vec<&str> {
+    let metrics = read(&self::text());
     let ends = ["", "_total", "_bucket", "_sum", "_count"];
     let is_there = |name: &str| {
         metrics.iter().any(|(known, _)| ends.iter().any(|end| name.strip_suffix(end) == Some(known)))
     };
+    let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let of_metrics = names.filter(|name| name.starts_with("switchyard_") || name.starts_with("process_"));
+    of_metrics.filter(|name| !is_there(name)).collect()
+}
+
+#[test]
+fn every_metric_that_pages_for_operators_name_is_there() {
     for page in
         ["docs/operations.md", "docs/operate/alerts.md", "docs/operate/runbooks.md", "docs/operate/sizing.md"]
     {
         let page_text = std::fs::read_to_string(super::file(page)).expect("it is committed");
-        let names = page_text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let wrong: Vec<&str> =
-            names.filter(|name| name.starts_with("switchyard_") && !is_there(name)).collect();
+        let wrong = unknown_names(&page_text);
         assert!(wrong.is_empty(), "{page}: {wrong:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Pages that are made from tables of the code, and checks of the examples of all pages.
+//! Pages and files for operators that are made from tables of the code, and checks of the examples of all pages.
 //!
 //! Invariant: a page below `docs/reference/` is what the code says. `UPDATE_GOLDEN=1` renews these pages.
 //!
@@ -9,6 +9,7 @@ mod config_blocks;
 mod invisible;
 mod limits;
 mod metrics;
+mod monitoring;
 mod pages;
 mod rest;
 mod schema;

@@ -43,6 +43,7 @@ mod login_service;
 mod login_tools;
 mod logins;
 mod logs;
+mod metrics;
 mod not_configured;
 mod oauth;
 mod odd_servers;

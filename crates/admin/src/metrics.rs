@@ -3,10 +3,12 @@
 //! Not here: the names (`telemetry::metrics`), counting, and how often the text is made (`metrics_text`).
 
 use axum::extract::State;
+use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use bytes::Bytes;
 
 use super::charged::text_for;
+use super::metrics_text::Text;
 use super::openapi::ReadProblems;
 use super::problem::Problem;
 use super::{Api, CountClients};
@@ -15,8 +17,9 @@ use protocol::ErrorCode;
 use runtime::memory::{Account, budget};
 use runtime::telemetry::durations::Durations;
 use runtime::telemetry::metrics::{
-    self, CacheUsage, Calls, Changed, Load, MEDIA_TYPE, MemoryUsage, OneOf, Server, Sockets,
+    self, CacheUsage, Calls, Changed, Figures, Load, MEDIA_TYPE, MemoryUsage, OneOf, Server, Sockets,
 };
+use runtime::telemetry::process::ProcessUsage;
 use upstream::breaker;
 
 /// Metrics
@@ -29,17 +32,38 @@ use upstream::breaker;
         content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
     ), ReadProblems)
 )]
-pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     let Api { manager, options, metrics, .. } = api;
     let made = metrics.fetch(move || printed(&manager, options.count_clients)).await;
     let text =
         made.ok_or_else(|| Problem::new(ErrorCode::InternalError, "the metrics could not be printed"))?;
+    let is_compressed = accepts_gzip(&headers);
     // Not to the principal: the metrics are needed most while that has no room for anything else.
-    text_for(Account::Nobody, MEDIA_TYPE, text)
+    let body = if is_compressed { text.gzip } else { text.plain };
+    let mut response = text_for(Account::Nobody, MEDIA_TYPE, body)?;
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if is_compressed {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok(response)
+}
+
+/// Whether the client takes gzip (RFC 9110 section 12.5.3).
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let weights = codings.flat_map(|value| value.split(',')).filter_map(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let name = name.trim();
+        let is_gzip = name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip");
+        let weight: f32 = weight.trim().strip_prefix("q=")?.parse().ok()?;
+        (is_gzip || name == "*").then_some((is_gzip, weight))
+    });
+    // A weight of gzip by name overrides that of `*`.
+    weights.max_by_key(|(is_gzip, _)| *is_gzip).is_some_and(|(_, weight)| weight > 0.0)
 }
 
 /// The text of the current metrics.
-fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Bytes> {
+fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Text> {
     let (entries, store) = (manager.entries(), manager.store());
     let words = Words {
         states: upstream::State::ALL.map(upstream::State::as_str),
@@ -58,7 +82,16 @@ fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Byt
         })
         .collect();
     let clients = count_clients.map(|count| count());
-    metrics::text(&servers, clients, &in_memory(), &caches, store.is_there()).ok().map(Bytes::from)
+    let figures = Figures {
+        servers: &servers,
+        clients,
+        client_calls: manager.client_calls(),
+        memory: &in_memory(),
+        caches: &caches,
+        cache_is_there: store.is_there(),
+        process: ProcessUsage::now(),
+    };
+    metrics::text(&figures).ok().and_then(Text::new)
 }
 
 fn in_memory() -> MemoryUsage {
@@ -121,5 +154,24 @@ fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
         tools: server.tools,
         changed: Changed { all: server.changed_tools(), held_back },
         latency: status.latency,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_sent_to_those_that_take_it() {
+        let accepts = |values: &[&'static str]| {
+            let headers = values.iter().map(|value| (ACCEPT_ENCODING, HeaderValue::from_static(value)));
+            accepts_gzip(&headers.collect())
+        };
+        for fine in [&["gzip"][..], &["deflate, GZIP;q=0.5"], &["br", "gzip"], &["*"], &["*;q=0, gzip"]] {
+            assert!(accepts(fine), "{fine:?}");
+        }
+        for plain in [&[][..], &["identity"], &["gzip;q=0"], &["*, gzip;q=0"], &["*;q=0"], &["gzipped"]] {
+            assert!(!accepts(plain), "{plain:?}");
+        }
     }
 }

@@ -4,10 +4,13 @@
 //! that is older than its request: one that asks sooner waits, and all that wait get the same text.
 //! Not here: what is in it (`metrics`).
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,12 +26,28 @@ struct LastText {
     /// When it was begun.
     started: Instant,
     /// None if it failed, or if the request for it was dropped.
-    text: Option<Bytes>,
+    text: Option<Text>,
+}
+
+/// The text, as it is and compressed, for Prometheus asks for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) plain: Bytes,
+    pub(super) gzip: Bytes,
+}
+
+impl Text {
+    /// Compresses `plain`; `None` if that fails.
+    pub(super) fn new(plain: String) -> Option<Self> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(plain.as_bytes()).ok()?;
+        Some(Self { plain: plain.into(), gzip: encoder.finish().ok()?.into() })
+    }
 }
 
 impl MetricsText {
     /// Returns a text that was begun after this was called, and that `make` makes if nobody else does.
-    pub(super) async fn fetch(&self, make: impl FnOnce() -> Option<Bytes> + Send + 'static) -> Option<Bytes> {
+    pub(super) async fn fetch(&self, make: impl FnOnce() -> Option<Text> + Send + 'static) -> Option<Text> {
         let requested_at = Instant::now();
         let mut last = self.0.lock().await;
         if let Some(LastText { started, text }) = &*last {
@@ -56,14 +75,15 @@ mod tests {
     async fn many_readers_get_few_texts_and_none_that_is_older_than_its_request() {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let metrics = MetricsText::default();
-        let make = || Some(Bytes::from(MADE.fetch_add(1, Ordering::Relaxed).to_string()));
+        let make = || Text::new(MADE.fetch_add(1, Ordering::Relaxed).to_string());
+        let text = |plain: &str| Text::new(plain.to_owned());
         let started = Instant::now();
-        assert_eq!(metrics.fetch(make).await, Some("0".into()));
+        assert_eq!(metrics.fetch(make).await, text("0"));
         assert_eq!(started.elapsed(), Duration::ZERO, "the first one does not wait");
         tokio::time::advance(Duration::from_millis(1)).await;
         let many = (0..100).map(|_| metrics.fetch(make));
         let texts = futures_util::future::join_all(many).await;
-        assert!(texts.iter().all(|text| text.as_deref() == Some(b"1")), "{texts:?}");
+        assert!(texts.iter().all(|found| *found == text("1")), "{texts:?}");
         assert_eq!(started.elapsed(), PERIOD);
         // A reader that leaves has the text made for nobody, and not again for the next one.
         drop(tokio::time::timeout(PERIOD, metrics.fetch(make)).await);
@@ -75,6 +95,7 @@ mod tests {
     async fn a_text_that_cannot_be_made_is_tried_again() {
         let metrics = MetricsText::default();
         assert_eq!(metrics.fetch(|| None).await, None);
-        assert_eq!(metrics.fetch(|| Some("text".into())).await, Some("text".into()));
+        let text = || Text::new("text".to_owned());
+        assert_eq!(metrics.fetch(text).await, text());
     }
 }

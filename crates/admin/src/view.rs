@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use time::OffsetDateTime;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::changed_tool::ChangedTool;
@@ -18,7 +19,7 @@ use json::Raw;
 use protocol::Version;
 use protocol::openapi::JsonObject;
 use protocol::sanitize::clipped;
-use runtime::telemetry::durations::Outcome;
+use runtime::telemetry::durations::{Outcome, Quantiles};
 use upstream::config::Transport;
 use upstream::status::Status;
 use upstream::{Config, breaker};
@@ -165,7 +166,34 @@ pub(super) struct Server {
     running_calls: usize,
     /// Calls that wait for one of those to end.
     waiting_calls: usize,
+    /// How long its calls took within the last one to two minutes; `null` without any.
+    #[schema(required = true)]
+    latency: Option<Latency>,
     counters: Counters,
+}
+
+/// The durations of calls that reached the server, from the request to the beginning of its response. Each is at most 3 %
+/// more than the exact one.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallLatency)]
+struct Latency {
+    /// How many calls.
+    calls: u64,
+    /// Milliseconds below which half of them were.
+    #[schema(minimum = 0)]
+    p50_ms: f64,
+    /// Milliseconds below which 95 % of them were.
+    #[schema(minimum = 0)]
+    p95_ms: f64,
+    /// Milliseconds below which 99 % of them were.
+    #[schema(minimum = 0)]
+    p99_ms: f64,
+}
+
+impl From<Quantiles> for Latency {
+    fn from(Quantiles { calls, p50, p95, p99 }: Quantiles) -> Self {
+        Self { calls, p50_ms: in_ms(p50), p95_ms: in_ms(p95), p99_ms: in_ms(p99) }
+    }
 }
 
 /// Calls since the gateway started.
@@ -224,6 +252,7 @@ impl From<&ServerStatus> for Server {
             connections: status.connections,
             running_calls: status.running,
             waiting_calls: status.waiting,
+            latency: server.durations.recent(Instant::now()).map(Latency::from),
             counters: Counters {
                 calls: counters.calls,
                 failures: counters.failures,

@@ -1,14 +1,13 @@
 // What the gateway said last, and the history of rates and durations. Asked again every two seconds while the page is
 // visible.
 
-import { get, metricsText } from './api.js';
-import { histograms, parse, quantile } from './metrics.js';
+import { get } from './api.js';
 
 const EVERY_MS = 2000;
 const KEPT = 60;
 
 /** The last answers. */
-export const state = { servers: null, breakers: new Map(), metrics: null, failure: null };
+export const state = { servers: null, breakers: new Map(), failure: null };
 const history = new Map();
 const watchers = new Set();
 let last = null;
@@ -37,8 +36,8 @@ function push(list, value) {
   if (list.length > KEPT) list.shift();
 }
 
-function note(servers, metrics) {
-  const now = { at: performance.now(), counts: new Map(), buckets: histograms(metrics) };
+function note(servers) {
+  const now = { at: performance.now(), counts: new Map() };
   const names = new Set(servers.map((server) => server.name));
   for (const name of history.keys()) if (!names.has(name)) history.delete(name);
   for (const server of servers) {
@@ -51,9 +50,8 @@ function note(servers, metrics) {
     const [calls, errors] = counts.map((count, at) => Math.max(0, count - before[at]) / seconds);
     push(kept.rate, calls);
     push(kept.errors, errors);
-    const [fresh, old] = [now.buckets.get(server.name), last.buckets.get(server.name)];
-    push(kept.p50, quantile(0.5, fresh, old));
-    push(kept.p99, quantile(0.99, fresh, old));
+    push(kept.p50, server.latency?.p50_ms ?? null);
+    push(kept.p99, server.latency?.p99_ms ?? null);
   }
   last = now;
 }
@@ -63,12 +61,10 @@ export async function refresh() {
   if (isRunning) return;
   isRunning = true;
   try {
-    const [servers, breakers, text] = await Promise.all([get('/servers'), get('/circuit-breakers'), metricsText()]);
-    const metrics = parse(text);
-    note(servers.servers, metrics);
+    const [servers, breakers] = await Promise.all([get('/servers'), get('/circuit-breakers')]);
+    note(servers.servers);
     state.servers = servers.servers;
     state.breakers = new Map(breakers.circuit_breakers.map((breaker) => [breaker.server, breaker]));
-    state.metrics = metrics;
     state.failure = null;
   } catch (error) {
     state.failure = error;

@@ -1,11 +1,11 @@
 // View: sessions, limits, cache and memory.
 
-import { post } from './api.js';
+import { metricsText, post } from './api.js';
 import { action } from './actions.js';
 import { meter } from './chart.js';
 import { bytes, fill, fillIfChanged, h, heading, number, table } from './dom.js';
-import { every, one } from './metrics.js';
-import { state, watch } from './state.js';
+import { every, one, parse } from './metrics.js';
+import { watch } from './state.js';
 
 /** The button that reads the configuration file again. */
 export function reload() {
@@ -65,9 +65,11 @@ export function show(main) {
   const head = heading('System', null);
   head.firstChild.append(version);
   fill(main, head, body);
-  const draw = () => {
-    const metrics = state.metrics;
-    if (!metrics) return;
+  // Only this view needs the metrics, and a gateway that is away is told of by all of them.
+  const draw = async () => {
+    const text = await metricsText().catch(() => null);
+    if (text === null || !body.isConnected) return;
+    const metrics = parse(text);
     fill(version, `Switchyard ${every(metrics, 'build_info_info').concat(every(metrics, 'build_info'))[0]?.labels.version ?? ''}`);
     const names = ['clients', 'sessions', 'client_sockets', 'replay_bytes', 'memory_used_bytes', 'memory_refusals_total', 'cache_hits_total', 'cache_misses_total', 'limit_hits_total'];
     const key = JSON.stringify(names.map((name) => every(metrics, name)));

@@ -15,6 +15,7 @@ use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::{HOST, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Uri, request};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, request};
 use percent_encoding::percent_decode_str;
 use tower::{Service, ServiceExt};
 
@@ -75,23 +76,46 @@ struct ServiceParts {
     mcp: Option<StreamableHttpEndpoint>,
     shortcuts: Vec<(&'static str, Shortcut)>,
     rest: Router,
+    refused: Arc<RefusedRequests>,
+}
+
+/// How often requests were refused, by status, whichever part refused them.
+#[derive(Debug, Default)]
+pub struct RefusedRequests([AtomicU64; RefusedRequests::STATUSES.len()]);
+
+impl RefusedRequests {
+    const STATUSES: [StatusCode; 3] =
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
+
+    fn count(&self, status: StatusCode) {
+        if status.is_client_error()
+            && let Some(at) = Self::STATUSES.iter().position(|counted| *counted == status)
+        {
+            self.0[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns each status with its count.
+    pub fn counted(&self) -> [(u16, u64); Self::STATUSES.len()] {
+        std::array::from_fn(|at| (Self::STATUSES[at].as_u16(), self.0[at].load(Ordering::Relaxed)))
+    }
 }
 
 impl HttpService {
     /// A service of `guard` and the router `rest`.
     pub fn new(guard: Guard, rest: Router) -> Self {
-        Self::with(guard, None, Vec::new(), rest)
+        Self::with(guard, None, (Vec::new(), rest), Arc::default())
     }
 
-    /// A service whose MCP endpoint and shortcuts are tried before the router.
+    /// A service whose MCP endpoint and shortcuts are tried before the router. It counts in `refused`.
     pub fn with(
         guard: Guard,
         mcp: Option<StreamableHttpEndpoint>,
-        shortcuts: Vec<(&'static str, Shortcut)>,
-        rest: Router,
+        (shortcuts, rest): (Vec<(&'static str, Shortcut)>, Router),
+        refused: Arc<RefusedRequests>,
     ) -> Self {
         let rest = rest.layer(DefaultBodyLimit::disable());
-        Self(Arc::new(ServiceParts { guard, mcp, shortcuts, rest }))
+        Self(Arc::new(ServiceParts { guard, mcp, shortcuts, rest, refused }))
     }
 
     /// Returns the service as a router, for programs that mount it in their own.
@@ -112,6 +136,7 @@ impl HttpService {
             },
             Err(refusal) => (self.0.refuse(refusal, head, body, id).await, None),
         };
+        self.0.refused.count(answer.status());
         finished(answer, origin, id)
     }
 }

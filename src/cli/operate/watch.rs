@@ -4,7 +4,7 @@
 //! block for each interval, without escape sequences. A gateway that is away when this begins, or that refuses the
 //! credential, is an error. One that leaves meanwhile is waited for.
 //!
-//! Not here: durations and single calls, which the dashboard, `/metrics` and `switchyard logs` have.
+//! Not here: single calls, which the dashboard and `switchyard logs` have.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,6 +62,7 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
         "BREAKER",
         "CALLS/S",
         "ERRORS/S",
+        "P50/P99 MS",
         "RUNNING",
         "WAITING",
         "TOOLS",
@@ -83,7 +84,13 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
                 )
             })
         };
-        let figures = [rate(0), rate(1), number(server, "running_calls"), number(server, "waiting_calls")];
+        let figures = [
+            rate(0),
+            rate(1),
+            quantiles(server),
+            number(server, "running_calls"),
+            number(server, "waiting_calls"),
+        ];
         let totals = [number(server, "tool_count"), counts[0].to_string(), last_error(server)];
         let states = [
             Cell::new(&text(server, "name")),
@@ -96,4 +103,12 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
         now.counts.insert(text(server, "name"), counts);
     }
     (table, now)
+}
+
+/// The median and the 99th percentile of the durations of the last minutes, in milliseconds.
+fn quantiles(server: &Raw) -> String {
+    let Some(latency) = server.get("latency").filter(Raw::is_object) else { return "-".to_owned() };
+    let [p50, p99] = ["p50_ms", "p99_ms"].map(|member| latency.get_as::<f64>(member).unwrap_or_default());
+    let digits = |value: f64| if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+    format!("{}/{}", digits(p50), digits(p99))
 }

@@ -45,6 +45,8 @@ settings! {
         /// whether [live events](rest-api.md#live-events) of failed calls have the text of the error, with the secrets of the
         /// server blanked
         pub errors_in_events: bool = true;
+        /// whether the [metrics](reference/metrics.md) have calls by the names of tools and clients
+        pub metrics_by_name: bool = true;
     }
     other {
         /// The servers, in the order of the configuration file.

@@ -58,6 +58,7 @@ use oauth::KnownIssuers;
 use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
+use runtime::telemetry::client_calls::ClientCalls;
 use upstream::{
     Call, Connector, EventSender, Owner, ServerContext, ServerResponse, Update, Upstream, transport,
 };
@@ -87,6 +88,8 @@ pub struct Manager {
     /// Writes what servers offered, if there is a folder for it.
     writer: Option<Arc<Writer>>,
     rounds: health_check::Rounds,
+    /// Tool calls by client.
+    client_calls: ClientCalls,
 }
 
 impl Manager {
@@ -161,6 +164,7 @@ impl Manager {
             applying: Mutex::default(),
             writer,
             rounds: health_check::Rounds::default(),
+            client_calls: ClientCalls::default(),
         })
     }
 
@@ -183,6 +187,11 @@ impl Manager {
     /// Returns future notifications of servers for subscribers. The receiver has to filter them.
     pub fn notices(&self) -> broadcast::Receiver<ServerNotice> {
         self.published.notices.subscribe()
+    }
+
+    /// Returns the tool calls of each client, unless the configuration forbids counts by name.
+    pub fn client_calls(&self) -> Option<&ClientCalls> {
+        self.snapshot().metrics_by_name().then_some(&self.client_calls)
     }
 
     /// Returns the cache.
@@ -286,6 +295,9 @@ impl Manager {
         request: &RoutedRequest,
         event_sender: &EventSender,
     ) -> Result<ServerResponse, Error> {
+        if request.tool().is_some() {
+            self.client_calls.count(&request.client_name());
+        }
         let call = std::pin::pin!(self.call_unwatched(request, event_sender));
         if self.live_events().is_watched() && request.tool().is_some() {
             return self.call_watched(request, call).await;

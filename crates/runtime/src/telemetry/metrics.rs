@@ -1,8 +1,9 @@
 //! The metrics of Switchyard in the format of Prometheus: their names, labels and meaning.
 //!
 //! Invariant: a call pays only for the counting (`durations`). Each request for metrics collects the current counts and
-//! formats them. Label values are names from the configuration file, words of Switchyard, and areas of the cache, of
-//! which there are few. Text from a client never becomes a label value.
+//! formats them. Label values are names from the configuration file, words of Switchyard, areas of the cache, names of
+//! listed tools, and names that clients give themselves. There is a limit on the number of the last two (`durations`,
+//! `client_calls`).
 //!
 //! Not here: the counts (`upstream::status`, `store`), who may read them (`admin`).
 
@@ -19,8 +20,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::durations::{BOUNDS_MS, Counted, Durations};
+use super::client_calls::ClientCalls;
+use super::durations::{BOUNDS_MS, Counted, Durations, OTHER, TOOL_BOUNDS_MS};
 use super::limit::{Limit, Socket, failed_handshakes, panics};
+use super::process::ProcessUsage;
+use protocol::visible::visible;
 
 /// The media type of the text: `OpenMetrics` 1.0, which Prometheus has read since 2.5.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -128,6 +132,8 @@ pub struct Clients {
     pub sessions: usize,
     /// Bytes that ended streams of sessions hold.
     pub kept_bytes: usize,
+    /// Requests that were refused, by HTTP status.
+    pub refused: [(u16, u64); 3],
 }
 
 /// The memory budget at a moment.
@@ -141,33 +147,91 @@ pub struct MemoryUsage {
     pub refusals: Vec<(&'static str, u64)>,
 }
 
+/// The gateway at a moment.
+#[derive(Debug)]
+pub struct Figures<'a> {
+    /// The servers.
+    pub servers: &'a [Server<'a>],
+    /// The clients; `None` without a listener.
+    pub clients: Option<Clients>,
+    /// The calls of each client; `None` if neither clients nor tools are counted by name.
+    pub client_calls: Option<&'a ClientCalls>,
+    /// The memory budget.
+    pub memory: &'a MemoryUsage,
+    /// The areas of the cache.
+    pub caches: &'a [CacheUsage<'a>],
+    /// Whether the cache can be reached.
+    pub cache_is_there: bool,
+    /// The process.
+    pub process: ProcessUsage,
+}
+
 /// Formats all metrics as text.
-pub fn text(
-    servers: &[Server<'_>],
-    clients: Option<Clients>,
-    memory: &MemoryUsage,
-    caches: &[CacheUsage<'_>],
-    cache_is_there: bool,
-) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("switchyard");
+pub fn text(figures: &Figures<'_>) -> Result<String, fmt::Error> {
+    let mut all = Registry::default();
+    of_process(&mut all, figures.process);
+    let registry = all.sub_registry_with_prefix("switchyard");
     let build = [(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1)];
-    gauge(&mut registry, "build_info", "The version of the gateway that runs; always 1", build);
-    of_clients(&mut registry, clients);
-    of_memory(&mut registry, memory);
-    of_servers(&mut registry, servers);
-    of_caches(&mut registry, caches, cache_is_there);
+    gauge(registry, "build_info", "The version of the gateway that runs; always 1", build);
+    of_clients(registry, figures.clients);
+    if let Some(client_calls) = figures.client_calls {
+        of_client_calls(registry, client_calls);
+    }
+    of_memory(registry, figures.memory);
+    of_servers(registry, figures.servers);
+    if figures.client_calls.is_some() {
+        registry.register_collector(Box::new(CallDurations::of_tools(figures.servers)));
+    }
+    of_caches(registry, figures.caches, figures.cache_is_there);
     let mut text = String::new();
-    encode(&mut text, &registry)?;
+    encode(&mut text, &all)?;
     Ok(text)
 }
 
+/// The names are those of all Prometheus clients.
+fn of_process(registry: &mut Registry, process: ProcessUsage) {
+    let cpu: Counter<f64, AtomicU64> = Counter::default();
+    cpu.inc_by(process.cpu.as_secs_f64());
+    let help = "CPU time of the gateway in user and system mode";
+    registry.register_with_unit("process_cpu", help, Unit::Seconds, cpu);
+    if let Some(started) = process.started_at() {
+        let start = Fraction::default();
+        start.set(started);
+        let help = "When the gateway started, in seconds since 1970";
+        registry.register_with_unit("process_start_time", help, Unit::Seconds, start);
+    }
+    for (name, help, value) in [
+        ("process_resident_memory_bytes", "Memory that the gateway uses", process.resident_bytes),
+        ("process_virtual_memory_bytes", "Address space of the gateway", process.virtual_bytes),
+        ("process_open_fds", "Open files and sockets of the gateway", process.open_fds),
+        ("process_max_fds", "Files and sockets that the gateway may open", process.max_fds),
+        ("process_threads", "Threads of the gateway", process.threads),
+    ] {
+        if let Some(value) = value {
+            alone(registry, name, help, value);
+        }
+    }
+}
+
+fn of_client_calls(registry: &mut Registry, client_calls: &ClientCalls) {
+    let (named, others) = client_calls.counted();
+    let named = named.iter().map(|(name, calls)| (visible(name).to_string(), *calls));
+    let all = named.chain([(OTHER.to_owned(), others)]);
+    let help = "Tool calls of clients, by the name that the client gives itself; `rest` for programs";
+    counter(registry, "client_calls", help, all.map(|(name, calls)| (vec![("client", name)], calls)));
+}
+
 fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
-    if let Some(Clients { clients, sessions, kept_bytes }) = clients {
+    if let Some(Clients { clients, sessions, kept_bytes, refused }) = clients {
         let help = "Clients that are there: open sessions, and calls and streams that belong to none";
         alone(registry, "clients", help, count(clients));
         alone(registry, "sessions", "Open sessions of older clients", count(sessions));
         let help = "What ended streams keep for clients that come back";
         alone(registry, "replay_bytes", help, count(kept_bytes));
+        let refused = refused.map(|(status, times)| (vec![("status", status.to_string())], times));
+        let help = "Requests over HTTP that were refused: 401 for their credential, 403 for what it may do or where \
+                    they came from, 429 for their number";
+        counter(registry, "requests_refused", help, refused);
     }
     alone(registry, "client_sockets", "Sockets of clients that are open", count(Socket::count()));
     let help = "Sockets of clients that were closed for new ones while they waited for their client";
@@ -223,7 +287,7 @@ fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
     gauge(registry, "server_calls_running", "Calls of clients that run now", all(|s| count(s.load.running)));
     let help = "Calls of clients that wait for one of those to end";
     gauge(registry, "server_calls_waiting", help, all(|server| count(server.load.waiting)));
-    registry.register_collector(Box::new(CallDurations::of(servers)));
+    registry.register_collector(Box::new(CallDurations::of_servers(servers)));
     of_connections(registry, servers);
     gauge(
         registry,
@@ -285,12 +349,17 @@ fn in_states<'a>(server: &'a Server<'_>, state: OneOf<'a>) -> impl Iterator<Item
     })
 }
 
-/// The recorded durations of calls. The histograms of the library would count by themselves, behind a lock.
+/// A histogram of the recorded durations of calls. Those of the library would count by themselves, behind a lock.
 #[derive(Debug)]
-struct CallDurations(Vec<(Labels, Counted)>);
+struct CallDurations<const BUCKETS: usize> {
+    name: &'static str,
+    help: &'static str,
+    bounds: &'static [u64],
+    counted: Vec<(Labels, Counted<BUCKETS>)>,
+}
 
-impl CallDurations {
-    fn of(servers: &[Server<'_>]) -> Self {
+impl CallDurations<{ BOUNDS_MS.len() + 1 }> {
+    fn of_servers(servers: &[Server<'_>]) -> Self {
         let of_server = |server: &Server<'_>| {
             let server_name = server.name.to_owned();
             server.durations.counted().map(|counted| {
@@ -298,18 +367,47 @@ impl CallDurations {
                 (vec![("server", server_name.clone()), ("outcome", outcome)], counted)
             })
         };
-        Self(servers.iter().flat_map(of_server).collect())
+        Self {
+            name: "server_call_duration",
+            help: "How long calls of clients took, by how they ended",
+            bounds: &BOUNDS_MS,
+            counted: servers.iter().flat_map(of_server).collect(),
+        }
     }
 }
 
-impl Collector for CallDurations {
+impl CallDurations<{ TOOL_BOUNDS_MS.len() + 1 }> {
+    /// Only of outcomes that a tool had: the others would be most of the text.
+    fn of_tools(servers: &[Server<'_>]) -> Self {
+        let mut counted = Vec::new();
+        for server in servers {
+            for tool in server.durations.counted_tools() {
+                let name = tool.tool.map_or(OTHER.to_owned(), |name| visible(&name).to_string());
+                let ended =
+                    tool.counted.into_iter().filter(|counted| counted.buckets.iter().any(|calls| *calls > 0));
+                counted.extend(ended.map(|counted| {
+                    let labels =
+                        [("server", server.name), ("tool", &name), ("outcome", counted.outcome.as_str())];
+                    (labels.map(|(label, value)| (label, value.to_owned())).to_vec(), counted)
+                }));
+            }
+        }
+        Self {
+            name: "tool_call_duration",
+            help: "How long calls of each tool took, by how they ended. Of each server 100 tools have their name, \
+                   further ones are `other`",
+            bounds: &TOOL_BOUNDS_MS,
+            counted,
+        }
+    }
+}
+
+impl<const BUCKETS: usize> Collector for CallDurations<BUCKETS> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "How long calls of clients took, by how they ended";
         let kind = MetricType::Histogram;
-        let mut metric =
-            encoder.encode_descriptor("server_call_duration", help, Some(&Unit::Seconds), kind)?;
-        for (labels, counted) in &self.0 {
-            let ends = BOUNDS_MS.iter().map(|bound| Duration::from_millis(*bound).as_secs_f64());
+        let mut metric = encoder.encode_descriptor(self.name, self.help, Some(&Unit::Seconds), kind)?;
+        for (labels, counted) in &self.counted {
+            let ends = self.bounds.iter().map(|bound| Duration::from_millis(*bound).as_secs_f64());
             let ends = ends.chain(std::iter::once(f64::INFINITY));
             let buckets: Vec<(f64, u64)> = ends.zip(counted.buckets).collect();
             let (sum, calls) = (counted.sum.as_secs_f64(), counted.buckets.iter().sum());

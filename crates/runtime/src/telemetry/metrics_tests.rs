@@ -1,14 +1,21 @@
 //! The exact text for Prometheus, and that the docs name every metric and every limit.
 
+use tokio::time::Instant;
+
 use super::super::durations::Outcome;
 use super::*;
 
 #[test]
 fn the_text_is_what_prometheus_reads() {
     let durations = Durations::default();
+    let started = Instant::now();
     for millis in [3, 70, 80, 601_000] {
-        durations.ended(Outcome::Failed, Duration::from_millis(millis));
+        let time = (started, Duration::from_millis(millis));
+        durations.ended(Outcome::Failed, time, Some(&"one\u{202e}\"tool".into()));
     }
+    durations.ended(Outcome::Result, (started, Duration::ZERO), Some(&OTHER.into()));
+    let client_calls = ClientCalls::default();
+    client_calls.count("my \"client\"\n");
     let server = Server {
         name: "a\"b",
         state: OneOf { now: "ready", all: &["ready", "failed"] },
@@ -25,10 +32,24 @@ fn the_text_is_what_prometheus_reads() {
         latency: Some(Duration::from_millis(250)),
     };
     let cache = CacheUsage { area: "r2r", hits: 1, misses: 2, faults: 3 };
-    let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
+    let refused = [(401, 17), (403, 18), (429, 19)];
+    let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13, refused };
     let memory = MemoryUsage { limit: 14, used: 15, refusals: vec![("answers", 16)] };
     Limit::Sessions.met(());
-    let text = text(&[server], Some(clients), &memory, &[cache], false).expect("it is printed");
+    let figures = Figures {
+        servers: &[server],
+        clients: Some(clients),
+        client_calls: Some(&client_calls),
+        memory: &memory,
+        caches: &[cache],
+        cache_is_there: false,
+        process: ProcessUsage { cpu: Duration::from_millis(1_500), ..ProcessUsage::default() },
+    };
+    let text = text(&figures).expect("it is printed");
+    let without_names = super::text(&Figures { client_calls: None, ..figures }).expect("it is printed");
+    for name in ["tool_call_duration", "client_calls"] {
+        assert!(text.contains(name) && !without_names.contains(name), "{name}");
+    }
     for line in [
         "# HELP switchyard_server_calls Calls of clients.",
         "# TYPE switchyard_server_calls counter",
@@ -57,7 +78,14 @@ fn the_text_is_what_prometheus_reads() {
         "switchyard_server_call_duration_seconds_bucket{le=\"0.1\",server=\"a\\\"b\",outcome=\"failed\"} 3",
         "switchyard_server_call_duration_seconds_bucket{le=\"600.0\",server=\"a\\\"b\",outcome=\"failed\"} 3",
         "switchyard_server_call_duration_seconds_bucket{le=\"+Inf\",server=\"a\\\"b\",outcome=\"failed\"} 4",
-        "switchyard_server_call_duration_seconds_count{server=\"a\\\"b\",outcome=\"result\"} 0",
+        "switchyard_server_call_duration_seconds_count{server=\"a\\\"b\",outcome=\"result\"} 1",
+        "switchyard_tool_call_duration_seconds_count{server=\"a\\\"b\",tool=\"one\\\\u{202e}\\\"tool\",outcome=\"failed\"} 4",
+        "switchyard_tool_call_duration_seconds_bucket{le=\"0.1\",server=\"a\\\"b\",tool=\"one\\\\u{202e}\\\"tool\",outcome=\"failed\"} 3",
+        "switchyard_tool_call_duration_seconds_count{server=\"a\\\"b\",tool=\"other\",outcome=\"result\"} 1",
+        "switchyard_client_calls_total{client=\"my \\\"client\\\"\\\\n\"} 1",
+        "switchyard_client_calls_total{client=\"other\"} 0",
+        "switchyard_requests_refused_total{status=\"403\"} 18",
+        "process_cpu_seconds_total 1.5",
         "switchyard_server_health_check_seconds{server=\"a\\\"b\"} 0.25",
         "switchyard_cache_hits_total{area=\"r2r\"} 1",
         "switchyard_cache_misses_total{area=\"r2r\"} 2",
@@ -76,6 +104,10 @@ fn the_text_is_what_prometheus_reads() {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
     assert!(text.ends_with("# EOF\n"));
+    assert_docs_name_all_of(&text);
+}
+
+fn assert_docs_name_all_of(text: &str) {
     let docs = include_str!("../../../../docs/operations.md");
     for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = family.split_once(' ').expect("a name and a kind");

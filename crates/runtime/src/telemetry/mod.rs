@@ -21,6 +21,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use protocol::visible::escaped;
 
 pub mod audit;
+pub mod client_calls;
 pub mod durations;
 pub mod limit;
 mod log_file;
@@ -29,6 +30,7 @@ pub mod metrics;
 pub mod pace;
 pub mod panics;
 mod pretty;
+pub mod process;
 mod request_id;
 #[cfg(any(test, feature = "testing"))]
 pub mod sink;
