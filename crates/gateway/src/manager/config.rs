@@ -1,8 +1,10 @@
 //! Configuration of the manager: its own settings, and the list of servers.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::history_config;
 use super::not_configured::{NotConfigured, in_file_order};
 use super::remembered::Folder;
 use auth::vault::Vault;
@@ -45,6 +47,8 @@ settings! {
         /// whether [live events](rest-api.md#live-events) of failed calls have the text of the error, with the secrets of the
         /// server blanked
         pub errors_in_events: bool = true;
+        /// the [history](operations.md#history-of-calls) of calls
+        pub history: history_config::Config => "on";
     }
     other {
         /// The servers, in the order of the configuration file.
@@ -55,6 +59,8 @@ settings! {
         pub vault: Option<Arc<Vault>>;
         /// Where the offers of servers are kept until the next start; without it they end with the process.
         pub remembered: Option<Arc<Folder>>;
+        /// Where past calls are kept; without it they end with the process.
+        pub history_folder: Option<PathBuf>;
         /// The way to services that belong to no server (`proxy`).
         pub network: Network;
     }
@@ -102,6 +108,18 @@ impl Config {
             }
         }
         retained
+    }
+
+    /// Returns the configuration of a manager that only inspects servers: it keeps nothing.
+    pub(super) fn of_inspection(self) -> Self {
+        Self { remembered: None, ..self.without_history() }
+    }
+
+    /// Returns the configuration of a gateway without anybody who could read its history.
+    #[must_use]
+    pub fn without_history(self) -> Self {
+        let history = history_config::Config { calls: 0, ..self.history };
+        Self { history, history_folder: None, ..self }
     }
 
     /// `servers` with the settings that most tests need: names unchanged, and lists in pages.
