@@ -124,15 +124,15 @@ async function events_as_specified_are_shown({ chrome, gateway, problems }) {
 
 async function failed_call_of_before_is_found_and_exported({ chrome, gateway, problems }) {
   await gateway.rest('caller', 'POST', '/call', { server: 'issues', tool: 'close_issue', arguments: { number: 7 } });
-  await gateway.rest('superuser', 'POST', '/call', { server: 'issues', tool: 'create_issue', arguments: { title: 'x' } });
+  await gateway.rest('superuser', 'POST', '/call', { server: 'files', tool: 'read_file', arguments: { path: 'x' } });
   for (const [width, colorScheme] of [[1440, 'light'], [390, 'dark']]) {
     const page = await visitor(chrome, gateway, problems, { viewport: { width, height: 800 }, colorScheme });
     await signIn(page, gateway, 'superuser');
     await open(page, gateway, 'history');
     const rows = page.getByRole('region', { name: 'Calls', exact: true }).locator('tbody tr');
-    await page.getByRole('button', { name: 'create_issue' }).first().waitFor();
+    await page.getByRole('button', { name: 'read_file' }).first().waitFor();
     await page.getByLabel('Outcome').selectOption('failures');
-    await eventually('no call that worked is left', async () => await page.getByRole('button', { name: 'create_issue' }).count() === 0);
+    await eventually('no call that worked is left', async () => await page.getByRole('button', { name: 'read_file' }).count() === 0);
     await page.getByRole('searchbox', { name: 'Tool' }).fill('close_issue');
     await eventually('only calls of the tool are left', async () => {
       const texts = await rows.allTextContents();
@@ -155,8 +155,10 @@ async function failed_call_of_before_is_found_and_exported({ chrome, gateway, pr
   await signIn(page, gateway, 'caller');
   await open(page, gateway, 'history/issues');
   await page.getByRole('button', { name: 'close_issue' }).first().waitFor();
-  must(await page.getByRole('button', { name: 'create_issue' }).count() === 0, 'a caller sees no call of a superuser');
   must(await page.getByLabel('Server').inputValue() === 'issues', 'the server of the address is chosen');
+  await page.getByLabel('Server').selectOption('');
+  await page.getByRole('button', { name: 'close_issue' }).first().waitFor();
+  must(await page.getByRole('button', { name: 'read_file' }).count() === 0, 'a caller sees no call of a superuser');
   await page.context().close();
 }
 
