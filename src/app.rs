@@ -288,7 +288,8 @@ fn serve_pipe(manager: &Arc<Manager>, pages: LoginPages, edge: &Shutdown, max_li
 pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     memory::budget().set_limit(config.server.memory_budget);
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
-    let manager = Manager::initialize(config.manager, &servers)?;
+    // Without REST, nobody can read the history.
+    let manager = Manager::initialize(config.manager.without_history(), &servers)?;
     let drain_timeout = config.server.limits.drain_timeout;
     let pages = logins::open(&manager, &edge);
     let streams = (tokio::io::stdin(), tokio::io::stdout());

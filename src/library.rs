@@ -135,6 +135,7 @@ impl Builder {
         let mut config = Config::literal(Path::new(IN_CODE), &format!("{:#}", Value::Object(self.root)))?;
         if !has_state {
             (config.manager.remembered, config.manager.vault) = (None, None);
+            config.manager.history_folder = None;
         }
         Ok(config)
     }

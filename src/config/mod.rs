@@ -30,8 +30,8 @@ use settings::{error, expand};
 #[cfg(feature = "program")]
 pub(crate) use shown::is_public_setting;
 
-use gateway::manager;
 use gateway::manager::remembered::Folder;
+use gateway::manager::{self, history};
 use runtime::regular_file;
 use settings::{
     Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, settings,
@@ -207,9 +207,10 @@ impl Config {
         Ok((config.remembering(path), report))
     }
 
-    /// Keeps the offers of the servers of the file at `path` in the state folder, if one is known.
+    /// Keeps the offers of the servers of the file at `path`, and past calls, in the state folder, if one is known.
     fn remembering(mut self, path: &Path) -> Self {
         let state = self.server.vault.folder();
+        self.manager.history_folder = state.as_ref().map(|state| history::folder(state, path));
         self.manager.remembered = state.map(|state| Arc::new(Folder::new(&state, path)));
         self
     }

@@ -29,6 +29,7 @@ mod flows;
 mod foreign_configs;
 mod forgotten_sessions;
 mod hidden_tools;
+mod history;
 mod host_program;
 mod import;
 mod introspection;

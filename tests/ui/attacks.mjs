@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { must, open, signIn, visitor } from './lab.mjs';
 
 // Changes come first: when the change is shown, the page has asked again, so the other views are of after the attack.
-const VIEWS = ['changes', 'servers', 'servers/search', 'tools', 'calls', 'logins', 'system', 'configuration'];
+const VIEWS = ['changes', 'servers', 'servers/search', 'tools', 'calls', 'history', 'logins', 'system', 'configuration'];
 
 async function no_text_of_a_server_becomes_markup({ chrome, gateway, scene, problems }) {
   const page = await visitor(chrome, gateway, problems);

@@ -1,5 +1,7 @@
 // What an operator does: sees a server fail, resets it, calls a tool, approves a change, signs out.
 
+import { readFileSync } from 'node:fs';
+
 import { confirm, eventually, must, open, signIn, visitor } from './lab.mjs';
 
 async function failing_server_is_added_watched_and_reset({ chrome, gateway, scene, problems }) {
@@ -120,6 +122,61 @@ async function events_as_specified_are_shown({ chrome, gateway, problems }) {
   await page.context().close();
 }
 
+async function failed_call_of_before_is_found_and_exported({ chrome, gateway, problems }) {
+  await gateway.rest('caller', 'POST', '/call', { server: 'issues', tool: 'close_issue', arguments: { number: 7 } });
+  await gateway.rest('superuser', 'POST', '/call', { server: 'files', tool: 'read_file', arguments: { path: 'x' } });
+  for (const [width, colorScheme] of [[1440, 'light'], [390, 'dark']]) {
+    const page = await visitor(chrome, gateway, problems, { viewport: { width, height: 800 }, colorScheme });
+    await signIn(page, gateway, 'superuser');
+    await open(page, gateway, 'history');
+    const rows = page.getByRole('region', { name: 'Calls', exact: true }).locator('tbody tr');
+    await page.getByRole('button', { name: 'read_file' }).first().waitFor();
+    await page.getByLabel('Outcome').selectOption('failures');
+    await eventually('no call that worked is left', async () => await page.getByRole('button', { name: 'read_file' }).count() === 0);
+    await page.getByRole('searchbox', { name: 'Tool' }).fill('close_issue');
+    await eventually('only calls of the tool are left', async () => {
+      const texts = await rows.allTextContents();
+      return texts.length > 0 && texts.every((text) => text.includes('close_issue'));
+    });
+    await rows.getByRole('button', { name: 'close_issue' }).first().click();
+    const box = page.getByRole('dialog');
+    const told = await box.textContent();
+    must(['issue 7 is locked', 'tool error', 'key:caller', 'REST'].every((text) => told.includes(text)), `the detail says why: ${told}`);
+    await box.getByRole('button', { name: 'Close' }).click();
+    for (const [word, wanted] of [['JSON', '"tool":"close_issue"'], ['CSV', ',issues,close_issue,tool_error,']]) {
+      const download = page.waitForEvent('download');
+      await page.getByRole('button', { name: `Export ${word}` }).click();
+      const text = readFileSync(await (await download).path(), 'utf8');
+      must(text.includes(wanted) && text.includes('issue 7 is locked'), `${word} has the call: ${text}`);
+    }
+    await page.context().close();
+  }
+  const page = await visitor(chrome, gateway, problems);
+  await signIn(page, gateway, 'caller');
+  await open(page, gateway, 'history/issues');
+  await page.getByRole('button', { name: 'close_issue' }).first().waitFor();
+  must(await page.getByLabel('Server').inputValue() === 'issues', 'the server of the address is chosen');
+  await page.getByLabel('Server').selectOption('');
+  await page.getByRole('button', { name: 'close_issue' }).first().waitFor();
+  must(await page.getByRole('button', { name: 'read_file' }).count() === 0, 'a caller sees no call of a superuser');
+  await page.context().close();
+}
+
+/** The charts of a page that was opened now begin with calls of before. */
+async function charts_begin_with_the_history({ chrome, gateway, problems }) {
+  const at = (seconds) => new Date(Date.now() - seconds * 1000).toISOString();
+  const call = (seconds, outcome) => ({ id: 1, at: at(seconds), call: 1, server: 'issues', tool: 't', outcome, duration_ms: 5, attempts: [{}] });
+  const page = await visitor(chrome, gateway, problems);
+  await page.route('**/api/v1/mcp/history?*', (route) => route.fulfill({ status: 200, contentType: 'application/json',
+    body: JSON.stringify({ calls: [call(20, 'ok'), call(400, 'tool_error'), call(800, 'ok')] }) }));
+  await signIn(page, gateway, 'superuser');
+  const line = page.locator('li.server', { has: page.getByRole('link', { name: 'issues', exact: true }) }).locator('.line.rate');
+  await eventually('the line has the points of 15 minutes', async () => (await line.getAttribute('points'))?.split(' ').length >= 59);
+  const heights = (await line.getAttribute('points')).split(' ').map((point) => Number(point.split(',')[1]));
+  must(new Set(heights).size > 1, 'the calls of before are seen');
+  await page.context().close();
+}
+
 async function server_is_disabled_and_enabled({ chrome, gateway, problems }) {
   const state = async () => (await (await gateway.rest('reader', 'GET', '/servers/issues')).json()).state;
   const page = await visitor(chrome, gateway, problems);
@@ -210,6 +267,6 @@ async function signing_out_ends_the_session({ chrome, gateway, problems }) {
 
 export const CHECKS = {
   failing_server_is_added_watched_and_reset, tool_is_called_by_its_form, tool_that_asks_gets_its_answer,
-  calls_are_shown_as_they_happen, events_as_specified_are_shown, server_is_disabled_and_enabled, changed_tool_is_compared_and_approved, configuration_has_references_and_no_secrets,
+  calls_are_shown_as_they_happen, events_as_specified_are_shown, failed_call_of_before_is_found_and_exported, charts_begin_with_the_history, server_is_disabled_and_enabled, changed_tool_is_compared_and_approved, configuration_has_references_and_no_secrets,
   keyboard_reaches_everything_and_dialogs_give_the_focus_back, signing_out_ends_the_session,
 };

@@ -5,7 +5,6 @@
 //! Not here: printing events of calls (`event_text`), the stream and its filters (`events`), recording
 //! (`gateway::manager::live_events`).
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use utoipa::{OpenApi, ToSchema};
 
 use super::server_state::ServerState;
 use super::view::{BreakerState, date};
-use auth::{Principal, Role};
+use auth::Principal;
 use gateway::manager::live_events::{EventContent, OtherEvent, SampledNames};
 use json::Raw;
 use protocol::ErrorCode;
@@ -70,7 +69,7 @@ struct CallStarted {
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallEndedEvent)]
 #[allow(dead_code)] // describes what `event_text` prints
-struct CallEnded {
+pub(super) struct CallEnded {
     #[serde(flatten)]
     start: CallStarted,
     #[schema(value_type = CallOutcome)]
@@ -232,11 +231,6 @@ pub(super) fn gap(missed: Option<u64>) -> Bytes {
     print(&Gap { at: date(SystemTime::now()), missed })
 }
 
-/// Whether `viewer` may see who caused something.
-pub(super) fn may_see(viewer: &Principal, principal: Option<&Arc<str>>) -> bool {
-    viewer.role() == Role::Superuser || principal == Some(viewer.id())
-}
-
 /// Prints what `viewer` may see of an event that happened at `at`.
 pub(super) fn data(event: &OtherEvent, at: SystemTime, viewer: &Principal) -> Bytes {
     let at = date(at);
@@ -258,7 +252,7 @@ pub(super) fn data(event: &OtherEvent, at: SystemTime, viewer: &Principal) -> By
             print(&ToolsChanged { at, server, tools: *count, added, removed, changed })
         }
         EventContent::Action { action, principal, outcome, request_id } => {
-            let is_shown = may_see(viewer, Some(principal));
+            let is_shown = viewer.may_see(Some(principal));
             print(&Acted {
                 at,
                 server: event.server.as_deref(),

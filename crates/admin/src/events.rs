@@ -58,7 +58,7 @@ pub(super) struct EventsQuery {
     /// Only these kinds of events, separated by commas.
     #[param(nullable = false, example = "call_started,call_ended")]
     kind: Option<String>,
-    /// Only calls that ended so: `ok`, `tool_error`, `rpc_error`, `failed` or `cancelled`.
+    /// Only calls that ended so, separated by commas: `ok`, `tool_error`, `rpc_error`, `failed` or `cancelled`.
     #[param(nullable = false)]
     outcome: Option<String>,
     /// Whether the stream continues with future events. `false`: it ends after the recorded ones.
@@ -80,7 +80,7 @@ struct Resumed {
 ///
 /// Calls of tools, actions of operators, and changes of servers, breakers and tools as they happen. `Last-Event-ID`
 /// resumes a stream; the event `gap` says that some were missed. A call that ended before its `call_started` was sent has
-/// one event, `call_ended`. Nothing is recorded while nobody watches. Needs the role *reader*. Only a *superuser* sees the
+/// one event, `call_ended`. Nothing is recorded here while nobody watches; `/history` has past calls. Needs the role *reader*. Only a *superuser* sees the
 /// principals, clients and arguments of the calls of others.
 #[utoipa::path(
     get, path = "/events", tag = "gateway", operation_id = "watch_events", params(EventsQuery, Resumed),
@@ -198,7 +198,7 @@ impl Stream {
 
 impl EventsQuery {
     fn has_kind(&self, kind: &str) -> bool {
-        self.kind.as_deref().is_none_or(|kinds| kinds.split(',').any(|expected| expected.trim() == kind))
+        self.kind.as_deref().is_none_or(|kinds| has_word(kinds, kind))
     }
 
     fn has(&self, event: &LiveEvent) -> bool {
@@ -211,8 +211,13 @@ impl EventsQuery {
         self.has_kind(name(event))
             && fits(&self.server, event.server())
             && fits(&self.tool, tool)
-            && fits(&self.outcome, outcome)
+            && self.outcome.as_deref().is_none_or(|words| outcome.is_some_and(|word| has_word(words, word)))
     }
+}
+
+/// Whether `word` is among `words`, which are separated by commas.
+fn has_word(words: &str, word: &str) -> bool {
+    words.split(',').any(|expected| expected.trim() == word)
 }
 
 #[cfg(test)]

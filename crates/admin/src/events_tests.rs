@@ -108,6 +108,7 @@ async fn filters_choose_events() {
         ("?tool=echo&kind=call_started", 2),
         ("?outcome=failed", 0),
         ("?outcome=ok", 2),
+        ("?outcome=failed,%20ok", 2),
     ] {
         assert_eq!(events(&seen_by(Role::Superuser, query).await).len(), count, "{query}");
     }

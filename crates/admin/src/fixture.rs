@@ -151,6 +151,9 @@ pub(super) fn fits(document: &Value, schema: &Value, value: &Value) -> Result<()
         let found = document.pointer(&reference[1..]).ok_or(format!("{reference} is nowhere"))?;
         return fits(document, found, value);
     }
+    if schema["allOf"].is_array() {
+        return fits(document, &merged(document, schema), value);
+    }
     for choice in ["oneOf", "anyOf"] {
         if let Some(schemas) = schema[choice].as_array() {
             let fitting = schemas.iter().any(|schema| fits(document, schema, value).is_ok());
@@ -181,6 +184,21 @@ pub(super) fn fits(document: &Value, schema: &Value, value: &Value) -> Result<()
         }
         fits(document, schema, value).map_err(|wrong| format!("{name}: {wrong}"))
     })
+}
+
+/// The members of all parts of an object.
+fn merged(document: &Value, schema: &Value) -> Value {
+    let schema =
+        schema["$ref"].as_str().map_or(schema, |path| document.pointer(&path[1..]).expect("a schema"));
+    let Some(parts) = schema["allOf"].as_array() else { return schema.clone() };
+    let mut whole = serde_json::json!({"type": "object", "properties": {}, "required": []});
+    for part in parts.iter().map(|part| merged(document, part)) {
+        let properties = part["properties"].as_object().expect("members").clone();
+        whole["properties"].as_object_mut().expect("members").extend(properties);
+        let required = part["required"].as_array().expect("names").clone();
+        whole["required"].as_array_mut().expect("names").extend(required);
+    }
+    whole
 }
 
 fn has_type(schema: &Value, value: &Value) -> Result<(), String> {

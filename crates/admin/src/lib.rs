@@ -30,6 +30,7 @@ mod events;
 #[cfg(test)]
 mod fixture;
 mod health;
+mod history;
 mod list_query;
 mod login_urls;
 mod logins;

@@ -84,6 +84,8 @@ problems! {
     ReadProblems, false, [];
     /// Problems of a request with a query.
     QueryProblems, false, [InvalidRequest];
+    /// Problems of a request for the history, which may be off.
+    HistoryProblems, false, [InvalidRequest, NotFound];
     /// Problems of a request that names a server, in its path or in its query.
     NamedProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured];
     /// Problems of a request that names a tool in its path.

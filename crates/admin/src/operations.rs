@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::{
     Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, configuration, event_data,
-    events, health, logins, metrics, offers, openapi, reload, servers,
+    events, health, history, logins, metrics, offers, openapi, reload, servers,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -66,6 +66,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::List), health::servers),
     operation!(PREFIX, Some(Action::List), breakers::list),
     operation!(PREFIX, Some(Action::List), events::watch),
+    operation!(PREFIX, Some(Action::List), history::list),
     operation!(PREFIX, Some(Action::Call), call::call),
     operation!(PREFIX, Some(Action::Call), call_questions::answer),
     operation!(PREFIX, Some(Action::ResetBreaker), breakers::reset),

@@ -3,10 +3,9 @@
 //! Invariants: no part of a server's configuration that may contain a secret is shown. A definition keeps the bytes of
 //! its server. Times are converted here from the monotonic clock to dates.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use time::OffsetDateTime;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -14,6 +13,7 @@ use super::changed_tool::ChangedTool;
 use super::entry_problem::EntryProblem;
 use super::server_state::{ServerState, Start};
 use gateway::manager::catalog::CatalogEntry;
+pub(super) use gateway::manager::live_events::date;
 use gateway::manager::{NotConfigured, ServerEntry, ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
@@ -429,31 +429,4 @@ pub(super) fn in_ms(time: Duration) -> f64 {
 /// The time that was `ago`, if the calendar has it.
 fn date_before(now: SystemTime, ago: Duration) -> Option<String> {
     now.checked_sub(ago).map(date)
-}
-
-/// Formats `time` in UTC as RFC 3339, with milliseconds.
-pub(super) fn date(time: SystemTime) -> String {
-    // Formatted by hand, because the formats of the library omit trailing zeros.
-    let time = OffsetDateTime::from(time.max(UNIX_EPOCH));
-    let (date, (hour, minute, second, millis)) = (time.date(), time.to_hms_milli());
-    format!("{date}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_400, "2000-02-29T00:00:00.000Z"),
-            (1_709_251_199, "2024-02-29T23:59:59.000Z"),
-            (1_735_689_599, "2024-12-31T23:59:59.000Z"),
-            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
-        ] {
-            assert_eq!(date(UNIX_EPOCH + Duration::from_secs(seconds)), text);
-        }
-        assert_eq!(date(UNIX_EPOCH + Duration::from_millis(1_795_178_096_789)), "2026-11-20T12:34:56.789Z");
-    }
 }

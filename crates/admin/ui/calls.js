@@ -5,10 +5,11 @@ import { json } from './call.js';
 import { badge, button, clock, duration, fill, fillIfChanged, h, heading, table } from './dom.js';
 import { live, startEvents, stopEvents, watchEvents } from './events.js';
 
-const OUTCOMES = { ok: ['ok', 'good'], tool_error: ['tool error', 'warn'], rpc_error: ['server error', 'bad'], failed: ['failed', 'bad'], cancelled: ['cancelled', 'off'] };
+export const OUTCOMES = { ok: ['ok', 'good'], tool_error: ['tool error', 'warn'], rpc_error: ['server error', 'bad'], failed: ['failed', 'bad'], cancelled: ['cancelled', 'off'] };
 const SHOWN = 200;
 
-function outcome(call) {
+/** How a call ended. */
+export function outcome(call) {
   return call.isRunning ? badge('running', 'busy') : badge(...(OUTCOMES[call.outcome] ?? [call.outcome ?? '?', 'warn']));
 }
 
@@ -19,7 +20,8 @@ function row(call) {
     h('td', { class: 'wide' }, call.principal), h('td', { class: 'right' }, call.isRunning ? '…' : duration(call.duration_ms)));
 }
 
-function detail(call) {
+/** Opens what is known of a call. */
+export function detail(call) {
   const attempts = call.attempts ?? [];
   const facts = [['Outcome', outcome(call)], ['Code', call.code], ['Error', call.error], ['Server', call.server], ['Principal', call.principal], ['Client', call.client],
     ['Duration', call.isRunning ? null : duration(call.duration_ms)], ['Request', call.request_id], ['At', call.at]];

@@ -19,7 +19,7 @@ function points(values, most) {
   return runs;
 }
 
-/** Lines of the last two minutes. `lines` are `{values, kind}`; `label` says the same in words. */
+/** Lines of the last 15 minutes. `lines` are `{values, kind}`; `label` says the same in words. */
 export function sparkline(lines, label) {
   const all = lines.flatMap((line) => line.values).filter((value) => value !== null);
   const most = Math.max(1e-9, ...all);

@@ -123,6 +123,13 @@ export function counted(count, thing) {
   return `${number(count)} ${thing}${count === 1 ? '' : 's'}`;
 }
 
+/** A date in RFC 3339 as local time, with the day unless it is today. */
+export function date(at) {
+  const [time, now] = [new Date(at), new Date()];
+  if (Number.isNaN(time.getTime()) || time.toDateString() === now.toDateString()) return clock(at);
+  return `${time.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' })} ${clock(at)}`;
+}
+
 /** The time of day of a date in RFC 3339. */
 export function clock(at) {
   const date = new Date(at);

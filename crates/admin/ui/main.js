@@ -9,6 +9,7 @@ import * as servers from './servers.js';
 import * as server from './server.js';
 import * as tools from './tools.js';
 import * as calls from './calls.js';
+import * as history from './history.js';
 import * as changes from './changes.js';
 import * as logins from './logins.js';
 import * as system from './system.js';
@@ -16,6 +17,7 @@ import * as configuration from './configuration.js';
 
 const VIEWS = [
   ['servers', 'Servers', 's', servers], ['tools', 'Tools', 't', tools], ['calls', 'Live calls', 'l', calls],
+  ['history', 'History', 'h', history],
   ['changes', 'Changed tools', 'c', changes], ['logins', 'Logins', 'o', logins], ['system', 'System', 'y', system],
   ['configuration', 'Configuration', 'f', configuration],
 ];
@@ -97,7 +99,7 @@ function route() {
   const title = id === 'servers' && name !== null ? name : view?.[1] ?? 'Not found';
   document.title = `${title} · Switchyard`;
   if (!view) { fill(main, heading('Not found', 'There is no such view.')); end = () => {}; return; }
-  end = id === 'servers' && name !== null ? server.show(main, name) : view[3].show(main);
+  end = id === 'servers' && name !== null ? server.show(main, name) : view[3].show(main, name);
   if (!isFirst) { main.focus({ preventScroll: true }); scrollTo(0, 0); announce(title); }
 }
 

@@ -96,7 +96,8 @@ export function show(main, name) {
       if (state.servers) fill(main, heading(name, 'There is no server of this name.'), h('p', {}, h('a', { href: '#/servers' }, 'All servers')));
       return;
     }
-    fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server)));
+    fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server),
+      h('a', { class: 'button', href: `#/history/${encodeURIComponent(name)}`, 'data-focus': 'history' }, 'History')));
     const key = JSON.stringify([server, historyOf(name), state.breakers.get(name)]);
     fillIfChanged(overview, key, () => {
       const { rate, errors, times } = sparklines(name);

@@ -1,10 +1,14 @@
-// What the gateway said last, and the history of rates and durations. Asked again every two seconds while the page is
-// visible.
+// What the gateway said last, and the rates and durations of the last 15 minutes. Asked again every two seconds while the
+// page is visible. The time before the page was opened comes from the history of calls, if the visitor may see all of it.
 
-import { get } from './api.js';
+import { get, may } from './api.js';
 
 const EVERY_MS = 2000;
+/** Time of one point of the charts, and how many there are. */
+const STEP_MS = 15000;
 const KEPT = 60;
+/** Pages of the history for the time before the page was opened, each with 1,000 calls. */
+const PAGES = 3;
 
 /** The last answers. */
 export const state = { servers: null, breakers: new Map(), failure: null };
@@ -13,6 +17,7 @@ const watchers = new Set();
 let last = null;
 let timer;
 let isRunning = false;
+let hasBegun = false;
 
 /** Calls `watcher` after each answer, until the returned function is called. */
 export function watch(watcher) {
@@ -31,29 +36,69 @@ export function historyOf(name) {
   return history.get(name);
 }
 
-function push(list, value) {
+/** Adds a point, or the last one again with what is known now. */
+function put(list, value, isNew) {
+  if (!isNew) list.pop();
   list.push(value);
   if (list.length > KEPT) list.shift();
 }
 
 function note(servers) {
-  const now = { at: performance.now(), counts: new Map() };
+  const now = { at: performance.now(), counts: new Map(), isEmpty: true };
   const names = new Set(servers.map((server) => server.name));
   for (const name of history.keys()) if (!names.has(name)) history.delete(name);
   for (const server of servers) {
     const counts = [server.counters.calls, errorsOf(server.counters)];
     now.counts.set(server.name, counts);
-    const kept = historyOf(server.name);
     const before = last?.counts.get(server.name);
     if (before === undefined) continue;
+    const kept = historyOf(server.name);
+    const isNew = last.isEmpty || kept.rate.length === 0;
     const seconds = (now.at - last.at) / 1000;
     const [calls, errors] = counts.map((count, at) => Math.max(0, count - before[at]) / seconds);
-    push(kept.rate, calls);
-    push(kept.errors, errors);
-    push(kept.p50, server.latency?.p50_ms ?? null);
-    push(kept.p99, server.latency?.p99_ms ?? null);
+    put(kept.rate, calls, isNew);
+    put(kept.errors, errors, isNew);
+    put(kept.p50, server.latency?.p50_ms ?? null, isNew);
+    put(kept.p99, server.latency?.p99_ms ?? null, isNew);
   }
-  last = now;
+  if (last) last.isEmpty = false;
+  if (!last || now.at - last.at >= STEP_MS) last = now;
+}
+
+/** Adds the points before those that were asked for. Nothing is added for a time of which not every call is known. */
+async function begin() {
+  if (!may('superuser')) return;
+  const opened = Date.now();
+  const calls = [];
+  let cursor = null;
+  try {
+    for (let page = 0; page === 0 || (cursor && page < PAGES); page += 1) {
+      const found = await get(`/history?${new URLSearchParams({ since: '15m', limit: 1000, ...(cursor && { cursor }) })}`);
+      calls.push(...found.calls);
+      cursor = found.next_cursor ?? null;
+    }
+  } catch { return; }
+  const known = cursor ? opened - Date.parse(calls.at(-1)?.at ?? opened) : KEPT * STEP_MS;
+  const points = Math.min(KEPT - 1, Math.floor(known / STEP_MS));
+  const servers = new Map();
+  for (const call of calls) {
+    const at = points - 1 - Math.floor((opened - Date.parse(call.at)) / STEP_MS);
+    if (at < 0 || at >= points) continue;
+    if (!servers.has(call.server)) servers.set(call.server, Array.from({ length: points }, () => []));
+    servers.get(call.server)[at].push(call);
+  }
+  // A call without an attempt was refused here.
+  const isError = ({ outcome, attempts }) => outcome === 'rpc_error' || outcome === 'tool_error' || (outcome === 'failed' && attempts.length > 0);
+  const part = (found, q) => (found.length === 0 ? null : found.map((call) => call.duration_ms).sort((a, b) => a - b)[Math.ceil(q * found.length) - 1]);
+  for (const { name } of state.servers ?? []) {
+    const steps = servers.get(name) ?? Array.from({ length: points }, () => []);
+    const seconds = STEP_MS / 1000;
+    const before = { rate: steps.map((found) => found.length / seconds), errors: steps.map((found) => found.filter(isError).length / seconds),
+      p50: steps.map((found) => part(found, 0.5)), p99: steps.map((found) => part(found, 0.99)) };
+    const kept = historyOf(name);
+    for (const key of Object.keys(kept)) kept[key] = [...before[key], ...kept[key]].slice(-KEPT);
+  }
+  for (const watcher of [...watchers]) watcher();
 }
 
 /** Asks the gateway now. */
@@ -77,7 +122,10 @@ export async function refresh() {
 function tick() {
   clearTimeout(timer);
   if (document.visibilityState !== 'visible') return;
-  refresh().finally(() => { timer = setTimeout(tick, EVERY_MS); });
+  refresh().finally(() => {
+    timer = setTimeout(tick, EVERY_MS);
+    if (state.servers && !hasBegun) { hasBegun = true; begin(); }
+  });
 }
 
 /** Begins to ask. A hidden page does not ask, so its session ends when it is idle. */

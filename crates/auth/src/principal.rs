@@ -212,6 +212,11 @@ impl Principal {
         self.role().may(action)
     }
 
+    /// Whether it may see what the principal `caller` did, and who that is. Live events and the history of calls ask this.
+    pub fn may_see(&self, caller: Option<&str>) -> bool {
+        self.role() == Role::Superuser || caller == Some(&**self.id())
+    }
+
     /// Whether this is a copy of `other`, and so was authenticated with the same credential.
     pub fn is_copy_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

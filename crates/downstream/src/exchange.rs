@@ -29,7 +29,7 @@ use crate::admission::Slot;
 use gateway::error::{audit_full, internal, memory_exhausted, revoked};
 use gateway::{Caller, Gateway, era};
 use json::Raw;
-use protocol::{Closed, Era, ErrorObject, Message, Reply, Request, RequestId, Response, meta};
+use protocol::{Closed, Era, ErrorObject, Message, Reply, Request, RequestId, Response, meta, method};
 use runtime::memory::Account;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{self, untrusted};
@@ -376,12 +376,13 @@ async fn answer(
             Ok(audited) => audited,
             Err(full) => return ResponseBody::Buffered(Err(audit_full(full, caller.version.era()))),
         };
-        let watched = gateway
-            .manager()
-            .live_events()
-            .is_watched()
-            .then(|| caller.clone().in_request(CallSource { request_id: named, is_rest: false }));
-        let received = gateway.handle(watched.as_ref().unwrap_or(caller), request, event_sender).await;
+        // The record of a call names its request. A session has one caller for all its requests.
+        let is_recorded = request.method == method::TOOLS_CALL
+            && caller.request_id() != named
+            && gateway.manager().records_calls();
+        let own =
+            is_recorded.then(|| caller.clone().in_request(CallSource { request_id: named, is_rest: false }));
+        let received = gateway.handle(own.as_ref().unwrap_or(caller), request, event_sender).await;
         // It does not matter if a server made it, the cache, or an edit on the way.
         let charged = received.charged(Some(caller.principal.id()));
         let mut received =

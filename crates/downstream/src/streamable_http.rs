@@ -31,6 +31,7 @@ use gateway::{Caller, Gateway, ParamHeaders};
 use protocol::headers::{LAST_EVENT_ID, SESSION_ID};
 use protocol::{ErrorCode, Message, Notification, Request, RequestId, method};
 use runtime::shutdown::Shutdown;
+use upstream::CallSource;
 
 /// HTTP methods of the endpoint, for `Allow`.
 const ALL_METHODS: &str = "GET, POST, DELETE";
@@ -218,7 +219,12 @@ impl StreamableHttpEndpoint {
         }
         let caller = Caller::modern(context.principal, context.scope, request.params.as_ref());
         let is_call = request.method == method::TOOLS_CALL;
-        let caller = if is_call { caller.with_headers(ParamHeaders::of(context.headers)) } else { caller };
+        let source = CallSource { request_id: context.named, is_rest: false };
+        let caller = if is_call {
+            caller.with_headers(ParamHeaders::of(context.headers)).in_request(source)
+        } else {
+            caller
+        };
         let caller = Arc::new(caller);
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             let listed = listed.map_err(|error| error.of_request(context.named));

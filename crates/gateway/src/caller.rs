@@ -12,6 +12,7 @@ use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
 use protocol::{Abilities, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
+use runtime::telemetry::RequestId;
 use upstream::{Affinity, AttemptLog, Call, CallSource, Owner};
 
 /// Smallest description of a client, in bytes, that is charged to the memory budget.
@@ -39,7 +40,7 @@ pub struct Caller {
     pub owner: Owner,
     /// Where its private connections belong: the session, or the principal and the capabilities.
     pub affinity: Affinity,
-    /// The request that its calls come from, while somebody watches calls.
+    /// The request that its calls come from, for the records of calls.
     source: CallSource,
     /// Headers that repeat parameters, if its era and its transport have them.
     pub(super) param_headers: Option<ParamHeaders>,
@@ -175,7 +176,12 @@ impl Caller {
         Self { param_headers: Some(headers), ..self }
     }
 
-    /// Names the request that its calls come from, for those who watch calls.
+    /// Returns the HTTP request that its calls come from, if it is known.
+    pub const fn request_id(&self) -> Option<RequestId> {
+        self.source.request_id
+    }
+
+    /// Names the request that its calls come from, for the records of calls.
     #[must_use]
     pub fn in_request(self, source: CallSource) -> Self {
         Self { source, ..self }

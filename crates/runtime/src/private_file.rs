@@ -121,6 +121,19 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens the file at `path` for reading and appending, or makes it. Fails if another user owns it, or if it has other
+/// names.
+pub fn append(path: &Path) -> io::Result<File> {
+    let file = options(OFlags::NONBLOCK).read(true).append(true).create(true).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file with one name"));
+    }
+    check_owner(&found)?;
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    Ok(file)
+}
+
 fn options(more: OFlags) -> OpenOptions {
     let flags = OFlags::NOFOLLOW | OFlags::NOCTTY | more;
     let mut options = OpenOptions::new();

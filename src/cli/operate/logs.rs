@@ -1,13 +1,17 @@
-//! `switchyard logs`: calls and states of servers as they happen.
+//! `switchyard logs`: calls and states of servers as they happen, and past calls.
 //!
 //! Invariants: each event is one line, written at once. A stream that ends is opened again after the last event that was
-//! read, so no event is shown twice, and a note says how many were missed.
+//! read, so no event is shown twice, and a note says how many were missed. Past calls are written in the order in which
+//! they ended. If both are shown, the stream is opened before the history is read, so no call is missed in between.
 //!
 //! Not here: the stream itself (`events`).
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use super::super::remote::{Remote, RemoteError};
+use http::Method;
+
+use super::super::remote::{Remote, RemoteError, not_a_gateway};
 use super::super::visible;
 use super::events::Events;
 use super::json_text;
@@ -18,6 +22,10 @@ use net::sse::Event;
 
 /// The pause before an ended stream is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Calls of one page of the history.
+const PAGE: usize = 1000;
+/// The outcomes that `--failed` chooses.
+const FAILED: &str = "tool_error,rpc_error,failed";
 
 /// Which events are shown.
 #[derive(Debug, Clone, clap::Args)]
@@ -25,6 +33,18 @@ pub struct EventFilter {
     /// Continue with future events until Ctrl-C.
     #[arg(short, long)]
     follow: bool,
+    /// Show past calls since then: a date such as 2026-11-20T12:00:00Z, or how long ago, such as 15m, 1h or 2d.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only past calls before then.
+    #[arg(long, value_name = "TIME", requires = "since", conflicts_with = "follow")]
+    until: Option<String>,
+    /// The most past calls, of which the last ones are shown.
+    #[arg(long, value_name = "NUMBER", requires = "since", default_value = "1000")]
+    limit: usize,
+    /// Only past calls by this principal.
+    #[arg(long, value_name = "ID", requires = "since", conflicts_with = "follow")]
+    principal: Option<String>,
     /// Only events of this server.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
@@ -34,29 +54,56 @@ pub struct EventFilter {
     /// Only calls that ended so.
     #[arg(long, value_parser = ["ok", "tool_error", "rpc_error", "failed", "cancelled"])]
     outcome: Option<String>,
+    /// Only calls that ended with an error: of the tool, of the server, or on the way.
+    #[arg(long, conflicts_with = "outcome")]
+    failed: bool,
 }
 
 impl EventFilter {
-    fn query(&self) -> Vec<(&str, &str)> {
-        let texts = [("server", &self.server), ("tool", &self.tool), ("outcome", &self.outcome)];
+    fn calls(&self) -> Vec<(&str, &str)> {
+        let outcome = if self.failed { Some(FAILED) } else { self.outcome.as_deref() };
+        let texts =
+            [("server", self.server.as_deref()), ("tool", self.tool.as_deref()), ("outcome", outcome)];
+        texts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+    }
+
+    /// The query for the stream of events.
+    fn live(&self) -> Vec<(&str, &str)> {
+        self.calls().into_iter().chain((!self.follow).then_some(("follow", "false"))).collect()
+    }
+
+    /// The query for the history.
+    fn past(&self) -> Vec<(&str, &str)> {
+        let texts = [("since", &self.since), ("until", &self.until), ("principal", &self.principal)];
         let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
-        texts.chain((!self.follow).then_some(("follow", "false"))).collect()
+        self.calls().into_iter().chain(texts).collect()
     }
 }
 
-/// Shows the recorded events, and future ones if that is wanted.
+/// Shows the recorded events, and future ones if that is wanted. With `--since`, past calls come first.
 pub(super) async fn run(
     remote: &Remote,
     filter: &EventFilter,
     screen: &mut Screen<'_>,
 ) -> Result<(), RemoteError> {
-    let (mut last, mut is_lost) = (None, false);
+    let mut stream = Stream { last: None, past: HashSet::new() };
+    let mut opened = None;
+    if filter.since.is_some() {
+        if filter.follow {
+            opened = Some(stream.open(remote, filter).await?);
+        }
+        stream.past = history(remote, filter, screen).await?;
+        if !filter.follow {
+            return Ok(());
+        }
+    }
+    let mut is_lost = false;
     loop {
-        match read(remote, filter, &mut last, screen).await {
+        match stream.read(remote, filter, opened.take(), screen).await {
             Ok(()) if !filter.follow => return Ok(()),
             Ok(()) => {}
             // A gateway that restarts is away for a while. A gateway that never answered is an error.
-            Err(RemoteError::Unreachable { .. }) if filter.follow && last.is_some() => {
+            Err(RemoteError::Unreachable { .. }) if filter.follow && stream.last.is_some() => {
                 if !std::mem::replace(&mut is_lost, true) {
                     screen.note("the gateway is away; waiting for it")?;
                 }
@@ -67,24 +114,87 @@ pub(super) async fn run(
     }
 }
 
-/// Reads one stream to its end. `last` is the id of the last event, empty if a stream had none yet.
-async fn read(
-    remote: &Remote,
-    filter: &EventFilter,
-    last: &mut Option<Vec<u8>>,
-    screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
-    let mut events = Events::open(remote, &filter.query(), last.as_deref()).await?;
-    last.get_or_insert_default();
-    while let Some(event) = events.next().await? {
-        show(&event, filter, screen)?;
-        *last = events.last_id().or(last.take());
-    }
-    Ok(())
+/// The place in the stream of events.
+struct Stream {
+    /// The id of the last event, empty if a stream had none yet.
+    last: Option<Vec<u8>>,
+    /// The past calls that were shown already.
+    past: HashSet<String>,
 }
 
-fn show(event: &Event, filter: &EventFilter, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
-    let Ok(data) = Raw::parse(&event.data) else { return Ok(()) };
+impl Stream {
+    async fn open<'r>(
+        &mut self,
+        remote: &'r Remote,
+        filter: &EventFilter,
+    ) -> Result<Events<'r>, RemoteError> {
+        let events = Events::open(remote, &filter.live(), self.last.as_deref()).await?;
+        self.last.get_or_insert_default();
+        Ok(events)
+    }
+
+    /// Reads one stream to its end, if there is one that is `opened` already.
+    async fn read<'r>(
+        &mut self,
+        remote: &'r Remote,
+        filter: &EventFilter,
+        opened: Option<Events<'r>>,
+        screen: &mut Screen<'_>,
+    ) -> Result<(), RemoteError> {
+        let mut events = match opened {
+            Some(events) => events,
+            None => self.open(remote, filter).await?,
+        };
+        while let Some(event) = events.next().await? {
+            if let Ok(data) = Raw::parse(&event.data)
+                && !self.past.remove(&identity(&data))
+            {
+                show(&event, &data, filter, screen)?;
+            }
+            self.last = events.last_id().or(self.last.take());
+        }
+        Ok(())
+    }
+}
+
+/// Shows past calls, the newest last. Returns which they are.
+async fn history(
+    remote: &Remote,
+    filter: &EventFilter,
+    screen: &mut Screen<'_>,
+) -> Result<HashSet<String>, RemoteError> {
+    let (mut calls, mut cursor) = (Vec::new(), None::<String>);
+    while calls.len() < filter.limit {
+        let limit = PAGE.min(filter.limit - calls.len()).to_string();
+        let mut query = filter.past();
+        query.push(("limit", &limit));
+        query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+        let page = remote.rest(Method::GET, &["history"], &query).await?;
+        let found = page.get("calls").ok_or_else(not_a_gateway)?;
+        calls.extend(found.elements().map(|call| Raw::of(&call)));
+        cursor = page.get_as("next_cursor");
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if cursor.is_some() {
+        screen.note(&format!("the last {} calls are shown; --limit shows more", filter.limit))?;
+    } else if calls.is_empty() {
+        screen.note("no call was found")?;
+    }
+    for call in calls.iter().rev() {
+        write("call_ended", call, true, screen)?;
+    }
+    Ok(calls.iter().map(identity).collect())
+}
+
+/// The identity of a call, by which its event is found again in the history.
+fn identity(data: &Raw) -> String {
+    let part = |name| data.get(name).map(|part| part.as_str().to_owned()).unwrap_or_default();
+    format!("{} {} {}", part("call"), part("duration_ms"), part("outcome"))
+}
+
+fn show(event: &Event, data: &Raw, filter: &EventFilter, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let name = String::from_utf8_lossy(&event.name);
     if name == "gap" && screen.format == OutputFormat::Table {
         // Without `--follow`, everything before the recording began counts as missed.
@@ -93,11 +203,16 @@ fn show(event: &Event, filter: &EventFilter, screen: &mut Screen<'_>) -> Result<
             missed.map_or(Ok(()), |count| screen.note(&format!("{} events were missed", count.as_str())))?
         );
     }
-    let written = || Raw::object(&[("event", &Raw::of(&*name)), ("data", &data)]);
+    write(&name, data, false, screen)
+}
+
+/// Writes an event in the form that is wanted. A line of a past call has the date.
+fn write(name: &str, data: &Raw, is_past: bool, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+    let written = || Raw::object(&[("event", &Raw::of(name)), ("data", data)]);
     match screen.format {
         OutputFormat::Json => writeln!(screen.out, "{}", json_text::line(&written()))?,
         OutputFormat::Yaml => write!(screen.out, "---\n{}", yaml::document(&written()))?,
-        _ => match line(&name, &data) {
+        _ => match line(name, data, is_past) {
             Some(line) => writeln!(screen.out, "{}", visible::line(&line))?,
             None => return Ok(()),
         },
@@ -106,10 +221,11 @@ fn show(event: &Event, filter: &EventFilter, screen: &mut Screen<'_>) -> Result<
 }
 
 /// Returns the line of an event for people; none for the start of a call, whose end has a line too.
-fn line(event: &str, data: &Raw) -> Option<String> {
+fn line(event: &str, data: &Raw, is_past: bool) -> Option<String> {
     let text = |name| data.text(name).unwrap_or_default();
     let at = text("at");
-    let time = at.split_once('T').map_or(&*at, |(_, time)| time.trim_end_matches('Z'));
+    let at = at.trim_end_matches('Z').replacen('T', " ", 1);
+    let time = if is_past { &at } else { at.split_once(' ').map_or(&*at, |(_, time)| time) };
     let (server, reason) = (text("server"), text("reason"));
     match event {
         "call_ended" => {
@@ -159,11 +275,14 @@ mod tests {
 
     #[test]
     fn ended_call_and_new_state_are_one_line_each() {
-        let shown = |event, data: &str| line(event, &Raw::parse(&data.to_owned().into()).expect("JSON"));
+        let shown =
+            |event, data: &str| line(event, &Raw::parse(&data.to_owned().into()).expect("JSON"), false);
         let call = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","outcome":"failed","code":"timeout","error":"no answer","duration_ms":12.345}"#;
         let expected = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout  no answer";
         assert_eq!(shown("call_ended", call).as_deref(), Some(expected));
         assert_eq!(shown("call_started", call), None);
+        let past = line("call_ended", &Raw::parse(&call.to_owned().into()).expect("JSON"), true);
+        assert_eq!(past, Some(format!("2026-11-24 {expected}")));
         let event = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","client":"ide/1","outcome":"ok","code":null,"duration_ms":12.345,"attempts":[{},{}],"arguments":{"a":1}}"#;
         let expected =
             r#"01:02:03.456  ok               12.3 ms  issues  add  key:ci  ide/1  2 attempts  {"a":1}"#;

@@ -93,10 +93,12 @@ Examples:
   switchyard breakers reset issues";
 
 const LOGS_HELP: &str = "\
-Events are recorded only while somebody watches: this command with --follow, the dashboard, or another reader of
-/api/v1/mcp/events.
+Past calls are kept without anybody watching. Other events are recorded only while somebody watches: this command with
+--follow, the dashboard, or another reader of /api/v1/mcp/events.
 
 Examples:
+  switchyard logs --since 1d --failed
+  switchyard logs --since 15m --server issues -o json
   switchyard logs --follow
   switchyard logs --follow --server issues --outcome failed
   switchyard logs --follow -o json";
@@ -232,7 +234,7 @@ pub enum OperateCommand {
         #[command(flatten)]
         options: Options,
     },
-    /// Show calls and states of servers as they happen.
+    /// Show past calls, or calls and states of servers as they happen.
     #[command(after_help = LOGS_HELP)]
     Logs {
         /// Which events.

@@ -16,7 +16,7 @@ use crate::config::foreign::{self, Counterpart};
 use settings::one_line;
 
 /// The keys that Switchyard reads at the root of its file.
-const OWN: [&str; 15] = [
+const OWN: [&str; 17] = [
     "mcp_servers",
     "server",
     "cache",
@@ -31,6 +31,8 @@ const OWN: [&str; 15] = [
     "max_tool_name_length",
     "tools_per_page",
     "arguments_in_events",
+    "errors_in_events",
+    "history",
     "watch",
 ];
 /// The id of the key that is made for a file that asks for keys.

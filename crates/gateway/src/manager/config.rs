@@ -1,8 +1,10 @@
 //! Configuration of the manager: its own settings, and the list of servers.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::history_config;
 use super::not_configured::{NotConfigured, in_file_order};
 use super::remembered::Folder;
 use auth::vault::Vault;
@@ -47,6 +49,8 @@ settings! {
         pub errors_in_events: bool = true;
         /// whether the [metrics](reference/metrics.md) have calls by the names of tools and clients
         pub metrics_by_name: bool = true;
+        /// the [history](operations.md#history-of-calls) of calls
+        pub history: history_config::Config => "on";
     }
     other {
         /// The servers, in the order of the configuration file.
@@ -57,6 +61,8 @@ settings! {
         pub vault: Option<Arc<Vault>>;
         /// Where the offers of servers are kept until the next start; without it they end with the process.
         pub remembered: Option<Arc<Folder>>;
+        /// Where past calls are kept; without it they end with the process.
+        pub history_folder: Option<PathBuf>;
         /// The way to services that belong to no server (`proxy`).
         pub network: Network;
     }
@@ -104,6 +110,18 @@ impl Config {
             }
         }
         retained
+    }
+
+    /// Returns the configuration of a manager that only inspects servers: it keeps nothing.
+    pub(super) fn of_inspection(self) -> Self {
+        Self { remembered: None, ..self.without_history() }
+    }
+
+    /// Returns the configuration of a gateway without anybody who could read its history.
+    #[must_use]
+    pub fn without_history(self) -> Self {
+        let history = history_config::Config { calls: 0, ..self.history };
+        Self { history, history_folder: None, ..self }
     }
 
     /// `servers` with the settings that most tests need: names unchanged, and lists in pages.

@@ -9,11 +9,14 @@
 
 mod apply;
 pub mod catalog;
+mod client_names;
 pub mod config;
 mod error;
 mod first_reading;
 mod headers;
 mod health_check;
+pub mod history;
+mod history_config;
 mod known;
 pub mod live_events;
 mod logins;
@@ -22,6 +25,7 @@ mod not_configured;
 mod offer_writer;
 mod owners;
 mod problem;
+mod recorded_call;
 mod registry;
 pub mod remembered;
 mod response_cache;
@@ -63,6 +67,7 @@ use upstream::{
     Call, Connector, EventSender, Owner, ServerContext, ServerResponse, Update, Upstream, transport,
 };
 
+use history::CallHistory;
 use offer_writer::Writer;
 use registry::{Approve, Order, Published, Registry};
 use response_cache::CacheableCall;
@@ -87,6 +92,7 @@ pub struct Manager {
     applying: Mutex<()>,
     /// Writes what servers offered, if there is a folder for it.
     writer: Option<Arc<Writer>>,
+    history: Arc<CallHistory>,
     rounds: health_check::Rounds,
     /// Tool calls by client.
     client_calls: ClientCalls,
@@ -122,7 +128,7 @@ impl Manager {
         if !is_inspection {
             config.not_configured.iter().for_each(|wrong| wrong.log(false));
         }
-        let config = if is_inspection { Config { remembered: None, ..config } } else { config };
+        let config = if is_inspection { config.of_inspection() } else { config };
         Ok(Self::with_store(config, connectors, shutdown, (store, issuers)))
     }
 
@@ -151,9 +157,11 @@ impl Manager {
         };
         let first =
             Snapshot::first(&config, config.servers.iter().zip(connectors).map(start).collect(), &known);
-        let (registry, published) = Registry::new(Arc::new(config), first);
+        let history = CallHistory::new(config.history_folder.clone());
+        let (registry, published) = Registry::new(Arc::new(config), first, &history);
         shutdown.spawn_until_end(registry.run(updates, inbox));
         offer_writer::start(writer.as_ref(), &published, &shutdown);
+        history.start(&shutdown);
         Arc::new(Self {
             published,
             shutdown,
@@ -163,6 +171,7 @@ impl Manager {
             orders,
             applying: Mutex::default(),
             writer,
+            history,
             rounds: health_check::Rounds::default(),
             client_calls: ClientCalls::default(),
         })
@@ -295,17 +304,17 @@ impl Manager {
         request: &RoutedRequest,
         event_sender: &EventSender,
     ) -> Result<ServerResponse, Error> {
+        let call = std::pin::pin!(self.call_unrecorded(request, event_sender));
         if request.tool().is_some() {
             self.client_calls.count(&request.client_name());
-        }
-        let call = std::pin::pin!(self.call_unwatched(request, event_sender));
-        if self.live_events().is_watched() && request.tool().is_some() {
-            return self.call_watched(request, call).await;
+            if self.records_calls() {
+                return self.call_recorded(request, call).await;
+            }
         }
         call.await
     }
 
-    async fn call_unwatched(
+    async fn call_unrecorded(
         &self,
         request: &RoutedRequest,
         event_sender: &EventSender,

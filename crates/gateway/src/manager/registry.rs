@@ -19,8 +19,10 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::Config;
 use super::error::Error;
+use super::history::CallHistory;
 use super::known::KnownServers;
 use super::live_events::{EventContent, LiveEvents};
+use super::recorded_call::Recorder;
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
 use super::views::{OwnOffers, Views};
@@ -91,6 +93,7 @@ pub(super) struct Published {
     pub(super) notices: broadcast::Sender<ServerNotice>,
     pub(super) views: Views,
     pub(super) live: Arc<LiveEvents>,
+    pub(super) recorder: Arc<Recorder>,
     /// Whether a server may need a login, or could before. Read for every request.
     pub(super) has_logins: Arc<AtomicBool>,
 }
@@ -103,6 +106,7 @@ pub(super) struct Registry {
     notices: broadcast::Sender<ServerNotice>,
     views: Views,
     live: Arc<LiveEvents>,
+    recorder: Arc<Recorder>,
     has_logins: Arc<AtomicBool>,
     /// Offers that servers make to single clients.
     own: OwnOffers,
@@ -113,13 +117,14 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    pub(super) fn new(config: Arc<Config>, first: Snapshot) -> (Self, Published) {
+    pub(super) fn new(config: Arc<Config>, first: Snapshot, history: &Arc<CallHistory>) -> (Self, Published) {
         let has_logins = Arc::new(AtomicBool::new(first.has_logins()));
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
         let (notices, views) = (broadcast::Sender::new(NOTICES), Views::default());
         let live = LiveEvents::new();
-        live.configure(&config);
+        let recorder = Recorder::new(Arc::clone(&live), Arc::clone(history));
+        recorder.configure(&config);
         let registry = Self {
             config,
             snapshot: snapshot.clone(),
@@ -127,12 +132,13 @@ impl Registry {
             notices: notices.clone(),
             views: views.clone(),
             live: Arc::clone(&live),
+            recorder: Arc::clone(&recorder),
             has_logins: Arc::clone(&has_logins),
             own: OwnOffers::default(),
             deferred: HashSet::new(),
             has_untold_names: false,
         };
-        (registry, Published { snapshot, count, notices, views, live, has_logins })
+        (registry, Published { snapshot, count, notices, views, live, recorder, has_logins })
     }
 
     /// Publishes updates of servers and runs commands, until the manager is dropped.
@@ -223,7 +229,7 @@ impl Registry {
     async fn apply(&mut self, order: Apply) {
         if let Some(config) = order.config {
             self.config = config;
-            self.live.configure(&self.config);
+            self.recorder.configure(&self.config);
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let Apply { upstreams, known, forgotten, done, .. } = order;

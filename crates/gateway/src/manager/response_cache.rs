@@ -169,7 +169,7 @@ impl Manager {
         call: &'a CacheableCall<'_>,
         event_sender: &'a EventSender,
     ) -> BoxFuture<'a, Result<ServerResponse, Error>> {
-        Box::pin(async { self.call_unwatched(&self.renewed(call.request.clone())?, event_sender).await })
+        Box::pin(async { self.call_unrecorded(&self.renewed(call.request.clone())?, event_sender).await })
     }
 
     /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its

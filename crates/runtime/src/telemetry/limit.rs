@@ -72,10 +72,12 @@ pub enum Limit {
     Handshakes,
     /// Sockets of one principal that do not wait for its next request.
     SocketShare,
+    /// Calls that wait to be written into the file of the history, or that could not be written.
+    HistoryLines,
 }
 
 /// All limits, with their label in metrics.
-const ALL: [(Limit, &str); 30] = [
+const ALL: [(Limit, &str); 31] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -106,6 +108,7 @@ const ALL: [(Limit, &str); 30] = [
     (Limit::R2rRequests, "r2r_requests"),
     (Limit::Handshakes, "tls_handshakes"),
     (Limit::SocketShare, "socket_share"),
+    (Limit::HistoryLines, "history_lines"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];

@@ -103,7 +103,7 @@ pub struct ToolCall {
 }
 
 /// How a call ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CallEnd {
     /// `ok`, `tool_error`, `rpc_error`, `failed` or `cancelled`.
     pub outcome: &'static str,
@@ -133,6 +133,11 @@ impl SampledNames {
 }
 
 impl ToolCall {
+    /// Returns an upper estimate of the memory that the call needs with its end.
+    pub(in super::super) fn size_with_end(&self) -> usize {
+        self.size() + self.end.get().map_or(0, CallEnd::size)
+    }
+
     /// Returns an upper estimate of the memory that the call needs without its attempts.
     fn size(&self) -> usize {
         let texts = [self.principal.as_deref(), self.arguments.as_deref(), self.client.as_deref()];
@@ -168,7 +173,7 @@ impl EventKind {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::CallStarted(call) => call.size(),
-            Self::CallEnded(call) => call.size() + call.end.get().map_or(0, CallEnd::size),
+            Self::CallEnded(call) => call.size_with_end(),
             Self::Other(other) => {
                 let server = other.server.as_ref().map_or(0, |name| name.len());
                 ALLOCATION + size_of::<OtherEvent>() + server + other.content.size()

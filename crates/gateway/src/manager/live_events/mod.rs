@@ -1,30 +1,29 @@
 //! Events of calls, servers and operators, for watchers of a running gateway.
 //!
-//! Invariants: while nobody watches, nothing is recorded, and a call costs one relaxed atomic load. All watchers read
+//! Invariants: while nobody watches, nothing is recorded here. All watchers read
 //! from one ring of at most [`RING_BYTES`], so a watcher that does not read holds no memory of its own. The ring is
 //! charged to the memory budget, and shrinks if that has no room. A watcher learns how many events it missed. Its pauses
 //! end early when half of [`RING_BYTES`] was recorded, so a watcher that keeps reading misses no event of a full ring.
 //! After a pause without watchers the numbers have a gap, so a resumed watcher learns of it.
 //!
-//! Not here: who may see which event, and how it is printed (`admin`).
+//! Not here: making the record of a call (`recorded_call`), the last calls without a watcher (`history`), who may see which
+//! event (`admin`).
 
+mod call_text;
 mod changed_tools;
-mod client_names;
 mod event;
-mod watched_call;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use call_text::{CallText, date};
 pub use event::{CallEnd, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames, ToolCall};
 
-use super::config::Config;
-use client_names::ClientNames;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::{RequestId, untrusted};
 
@@ -46,11 +45,6 @@ const CHARGE_STEP: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct LiveEvents {
     is_watched: AtomicBool,
-    has_arguments: AtomicBool,
-    /// Whether events of failed calls have the text of the error.
-    has_errors: AtomicBool,
-    calls: AtomicU64,
-    client_names: ClientNames,
     state: Mutex<State>,
     news: Notify,
 }
@@ -107,16 +101,7 @@ impl LiveEvents {
             watchers: HashMap::new(),
             awaited: u64::MAX,
         };
-        let [is_watched, has_arguments, has_errors] = [false; 3].map(AtomicBool::new);
-        Arc::new(Self {
-            is_watched,
-            has_arguments,
-            has_errors,
-            calls: AtomicU64::new(0),
-            client_names: ClientNames::default(),
-            state: Mutex::new(state),
-            news: Notify::new(),
-        })
+        Arc::new(Self { is_watched: AtomicBool::new(false), state: Mutex::new(state), news: Notify::new() })
     }
 
     /// Whether somebody watches.
@@ -146,12 +131,6 @@ impl LiveEvents {
         Some(Watcher { events, principal, position, is_told_by_ends: false })
     }
 
-    /// Sets which texts future events of calls have.
-    pub(super) fn configure(&self, config: &Config) {
-        self.has_arguments.store(config.arguments_in_events, Ordering::Relaxed);
-        self.has_errors.store(config.errors_in_events, Ordering::Relaxed);
-    }
-
     /// Records an operation that ended, if somebody watches. `outcome` is `done` or a code.
     pub fn operated(
         &self,
@@ -176,12 +155,12 @@ impl LiveEvents {
     }
 
     /// Records an event, and returns its number.
-    fn record(&self, what: EventKind) -> u64 {
+    pub(super) fn record(&self, what: EventKind) -> u64 {
         self.record_locked(self.lock(), what)
     }
 
     /// Records the end of a call that the event `started` is the beginning of.
-    fn record_end(&self, started: u64, call: Arc<ToolCall>) {
+    pub(super) fn record_end(&self, started: u64, call: Arc<ToolCall>) {
         let mut state = self.lock();
         state.has_ended(started);
         self.record_locked(state, EventKind::CallEnded(call));

@@ -33,13 +33,20 @@ pub struct Folder {
     has_failed: AtomicBool,
 }
 
+/// Returns the folder in `state` for what is called `kind` and belongs to the file `configuration`, and the whole path of
+/// that file.
+pub(in crate::manager) fn folder_of(state: &Path, kind: &str, configuration: &Path) -> (PathBuf, PathBuf) {
+    let whole = fs::canonicalize(configuration).or_else(|_| std::path::absolute(configuration));
+    let configuration = whole.unwrap_or_else(|_| configuration.to_owned());
+    let hash = hex::encode(Sha256::digest(configuration.as_os_str().as_encoded_bytes()));
+    (state.join(kind).join(&hash[..16]), configuration)
+}
+
 impl Folder {
     /// The folder in `state` for the servers of the file `configuration`. Nothing is read or made yet.
     pub fn new(state: &Path, configuration: &Path) -> Self {
-        let whole = fs::canonicalize(configuration).or_else(|_| std::path::absolute(configuration));
-        let configuration = whole.unwrap_or_else(|_| configuration.to_owned());
-        let hash = hex::encode(Sha256::digest(configuration.as_os_str().as_encoded_bytes()));
-        Self { path: state.join(NAME).join(&hash[..16]), configuration, has_failed: AtomicBool::new(false) }
+        let (path, configuration) = folder_of(state, NAME, configuration);
+        Self { path, configuration, has_failed: AtomicBool::new(false) }
     }
 
     fn file(&self, server: &str) -> PathBuf {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 pub(super) use file::Content;
 pub use folder::Folder;
+pub(super) use folder::folder_of;
 
 use super::known::KnownServers;
 use runtime::private_file;

@@ -1,0 +1,217 @@
+//! The last calls, kept without anybody watching.
+//!
+//! ```text
+//! recorded_call ─► CallHistory ─► ring (memory)  ─┐
+//!                        └──► writer ─► files ─┴─► search
+//! ```
+//!
+//! Invariants: a call pays for one entry in the ring, and waits for no disk. Ring and queue of the writer are bounded and
+//! charged to the memory budget. Calls have increasing numbers, also after a restart and while the clock goes back, so a
+//! page continues at the same place while new calls come in. A reader finds the calls that it may see
+//! ([`Principal::may_see`]), and no sign of others.
+//!
+//! Not here: making the record of a call (`recorded_call`), its text (`live_events`).
+
+mod files;
+mod ring;
+mod search;
+mod segment;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{Notify, Semaphore};
+
+use super::live_events::ToolCall;
+use runtime::memory::{Account, Charge, ChargeKind};
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::limit::Limit;
+
+pub use super::history_config::{Config, folder};
+pub use search::{CallPage, Filter, OUTCOMES};
+
+use files::Files;
+use ring::Ring;
+
+/// Most bytes of calls in memory. A call without texts takes some 400.
+const RING_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes of calls that wait to be written.
+const QUEUE_BYTES: usize = 4 * 1024 * 1024;
+/// The charges change in steps of this size, so that few calls ask the memory budget.
+const CHARGE_STEP: usize = 64 * 1024;
+/// Searches at a time, each of which reads files.
+const SEARCHES: usize = 2;
+
+/// The last calls of one gateway.
+#[derive(Debug)]
+pub struct CallHistory {
+    is_on: AtomicBool,
+    has_arguments: AtomicBool,
+    state: Mutex<State>,
+    /// The folder of the files, if there is one.
+    folder: Option<PathBuf>,
+    files: Option<Mutex<Files>>,
+    /// Notified when a call waits to be written.
+    filled: Notify,
+    searches: Semaphore,
+}
+
+/// A call that ended.
+#[derive(Debug, Clone)]
+struct Ended {
+    /// Its number. Later ones have larger numbers.
+    id: u64,
+    at: SystemTime,
+    call: Arc<ToolCall>,
+}
+
+#[derive(Debug)]
+struct State {
+    config: Config,
+    /// The number of the last call.
+    last: u64,
+    ring: Ring,
+    ring_charge: SteppedCharge,
+    /// Calls that are not written yet.
+    queue: Vec<Ended>,
+    queue_bytes: usize,
+    queue_charge: SteppedCharge,
+}
+
+/// A charge that changes in steps.
+#[derive(Debug)]
+struct SteppedCharge {
+    charge: Charge,
+    charged: usize,
+}
+
+impl SteppedCharge {
+    fn new() -> Self {
+        Self { charge: Charge::open(Account::LiveEvents, ChargeKind::Notice), charged: 0 }
+    }
+
+    /// Whether the budget has room for so many bytes, which it then holds.
+    fn covers(&mut self, bytes: usize) -> bool {
+        bytes <= self.charged || {
+            let needed = bytes.next_multiple_of(CHARGE_STEP);
+            let has_room = self.charge.resize(needed).is_ok();
+            self.charged = if has_room { needed } else { self.charged };
+            has_room
+        }
+    }
+
+    fn clear(&mut self) {
+        self.charge.clear();
+        self.charged = 0;
+    }
+}
+
+impl CallHistory {
+    /// Makes the history, with files in `folder`. It reads the number of the last call there, and blocks meanwhile.
+    pub(super) fn new(folder: Option<PathBuf>) -> Arc<Self> {
+        let files = folder.clone().map(Files::new);
+        let last = files.as_ref().map_or(0, Files::last_id);
+        let state = State {
+            config: Config { calls: 0, ..Config::default() },
+            last,
+            ring: Ring::new(RING_BYTES, 0),
+            ring_charge: SteppedCharge::new(),
+            queue: Vec::new(),
+            queue_bytes: 0,
+            queue_charge: SteppedCharge::new(),
+        };
+        let [is_on, has_arguments] = [false; 2].map(AtomicBool::new);
+        Arc::new(Self {
+            is_on,
+            has_arguments,
+            state: Mutex::new(state),
+            folder,
+            files: files.map(Mutex::new),
+            filled: Notify::new(),
+            searches: Semaphore::new(SEARCHES),
+        })
+    }
+
+    /// Applies `config` to what is kept, too.
+    pub(super) fn configure(&self, config: &Config) {
+        self.is_on.store(config.calls > 0, Ordering::Relaxed);
+        self.has_arguments.store(config.arguments, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.config = *config;
+        state.ring.limit(config.calls);
+        drop(state);
+        // Files that are no longer wanted are removed.
+        self.filled.notify_one();
+    }
+
+    /// Writes calls to the files as a task of `shutdown`.
+    pub(super) fn start(self: &Arc<Self>, shutdown: &Shutdown) {
+        if self.files.is_some() {
+            shutdown.spawn(writer::run(Arc::clone(self), shutdown.clone()));
+        }
+    }
+
+    /// Whether calls are kept.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether calls are kept with their arguments.
+    pub(super) fn has_arguments(&self) -> bool {
+        self.has_arguments.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a call that ended now.
+    pub(super) fn record(&self, call: Arc<ToolCall>) {
+        let (size, at) = (ring::size(&call), SystemTime::now());
+        let mut state = self.lock();
+        let id = micros(at).max(state.last + 1);
+        state.last = id;
+        let ended = Ended { id, at, call };
+        let is_first = state.queue.is_empty();
+        let mut is_lost = false;
+        if self.files.is_some() && state.config.days > 0 {
+            let bytes = state.queue_bytes + size;
+            is_lost = bytes > QUEUE_BYTES || !state.queue_charge.covers(bytes);
+            if !is_lost {
+                state.queue_bytes = bytes;
+                state.queue.push(ended.clone());
+            }
+        }
+        let is_filled = is_first && !state.queue.is_empty();
+        state.keep(ended, size);
+        drop(state);
+        if is_filled {
+            self.filled.notify_one();
+        }
+        if is_lost {
+            Limit::HistoryLines.met(());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn keep(&mut self, ended: Ended, size: usize) {
+        self.ring.push(ended, size);
+        while !self.ring_charge.covers(self.ring.bytes()) {
+            self.ring.drop_largest();
+        }
+    }
+}
+
+/// Microseconds from the epoch to `at`.
+fn micros(at: SystemTime) -> u64 {
+    u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;
