@@ -80,8 +80,8 @@ struct Resumed {
 ///
 /// Calls of tools, actions of operators, and changes of servers, breakers and tools as they happen. `Last-Event-ID`
 /// resumes a stream; the event `gap` says that some were missed. A call that ended before its `call_started` was sent has
-/// one event, `call_ended`. Nothing is recorded here while nobody watches; `/history` has past calls. Needs the role *reader*. Only a *superuser* sees the
-/// principals, clients and arguments of the calls of others.
+/// one event, `call_ended`. Nothing is recorded here while nobody watches; `/history` has past calls. Needs the role
+/// *reader*. Only a *superuser* sees the principals, clients and arguments of the calls of others.
 #[utoipa::path(
     get, path = "/events", tag = "gateway", operation_id = "watch_events", params(EventsQuery, Resumed),
     responses(

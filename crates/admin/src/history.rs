@@ -117,7 +117,8 @@ pub(super) async fn list(
         return Err(Problem::new(ErrorCode::NotFound, "this gateway keeps no history of calls")
             .hinting("set `calls` under `history:` in the configuration file"));
     }
-    Ok(json_bytes(printed(history.search(principal, filter, before, limit).await).into()))
+    let page = history.search(principal, filter, before, limit).await;
+    Ok(json_bytes(printed(&page).into()))
 }
 
 impl HistoryQuery {
@@ -177,7 +178,7 @@ fn number(cursor: &str) -> Result<u64, Problem> {
     })
 }
 
-fn printed(page: CallPage) -> Vec<u8> {
+fn printed(page: &CallPage) -> Vec<u8> {
     let size: usize = page.calls.iter().map(|call| call.len() + 1).sum();
     let mut text = Vec::with_capacity(size + 64);
     text.extend_from_slice(b"{\"calls\":[");

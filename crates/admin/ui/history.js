@@ -23,7 +23,7 @@ function search(label, props = {}) {
 function row(call) {
   const open = button(call.tool, () => detail(call), { class: 'link' });
   const why = call.error && h('p', { class: 'quiet small clip', title: call.error }, call.error);
-  return h('tr', {}, h('td', { class: 'time' }, date(call.at)), h('td', {}, outcome(call)), h('td', {}, open, why), h('td', { class: 'wide' }, call.server),
+  return h('tr', {}, h('td', { class: 'time' }, date(call.at)), h('td', {}, outcome(call)), h('td', {}, open, h('p', { class: 'quiet small phone-only' }, `${date(call.at)} · ${call.server}`), why), h('td', { class: 'wide' }, call.server),
     h('td', { class: 'wide' }, call.principal), h('td', { class: 'right' }, duration(call.duration_ms)));
 }
 

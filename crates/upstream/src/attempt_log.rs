@@ -1,6 +1,6 @@
-//! The attempts of one call, for somebody who watches it.
+//! The attempts of one call, for its record.
 //!
-//! Invariants: a log has at most [`MOST`] attempts with short errors. A call that nobody watches has no log.
+//! Invariants: a log has at most [`MOST`] attempts with short errors. A call that is not recorded has no log.
 //!
 //! Does not see attempts of work that runs in another task, such as a result that another call fetches.
 

@@ -46,9 +46,9 @@ pub struct Call {
     pub principal: Option<Arc<str>>,
     /// Terms under which the result may be streamed. Without them the response is buffered.
     pub terms: Option<Terms>,
-    /// The request that it comes from, for those who watch calls.
+    /// The request that it comes from, for its record.
     pub source: CallSource,
-    /// Its attempts, for those who watch it.
+    /// Its attempts, for its record.
     pub attempts: AttemptLog,
 }
 

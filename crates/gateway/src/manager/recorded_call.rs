@@ -136,19 +136,16 @@ impl<'a> RecordedCall<'a> {
         if history.is_on() {
             let has_arguments = history.has_arguments();
             let shared = started.as_ref().map(|(call, _)| call);
-            match shared.filter(|call| call.arguments.is_some() == has_arguments) {
-                Some(call) => {
-                    set(call, end);
-                    history.record(Arc::clone(call));
+            if let Some(call) = shared.filter(|call| call.arguments.is_some() == has_arguments) {
+                set(call, end);
+                history.record(Arc::clone(call));
+            } else {
+                let call = Arc::new(self.recorder.call(self.request, self.number, has_arguments));
+                if let Some((started, _)) = &started {
+                    set(started, end.clone());
                 }
-                None => {
-                    let call = Arc::new(self.recorder.call(self.request, self.number, has_arguments));
-                    if let Some((started, _)) = &started {
-                        set(started, end.clone());
-                    }
-                    set(&call, end);
-                    history.record(call);
-                }
+                set(&call, end);
+                history.record(call);
             }
         } else if let Some((started, _)) = &started {
             set(started, end);

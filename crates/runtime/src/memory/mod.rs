@@ -35,7 +35,7 @@ pub enum Account {
     Principal(Arc<str>),
     /// A server, by its name, for what it sends outside of any call.
     Server(Arc<str>),
-    /// Events that are kept for watchers.
+    /// Events that are kept for watchers, and past calls.
     LiveEvents,
     /// Requests without a credential, and programs that embed the gateway.
     Nobody,

@@ -1,5 +1,6 @@
 //! Tests of the history: shares, bounds, files, restarts, and pages.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -180,7 +181,6 @@ async fn calls_are_found_after_a_restart_and_a_torn_line_costs_itself_alone() {
     second.lock().ring.limit(0);
     assert_eq!(all(&second).await, ["three", "one"]);
     assert_eq!(files::list(&folder).len(), 1, "the file is continued");
-    use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(&file).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }

@@ -56,6 +56,8 @@ pub struct CallHistory {
     files: Option<Mutex<Files>>,
     /// Notified when a call waits to be written.
     filled: Notify,
+    /// Notified when so many calls wait that the writer must not wait for more.
+    half_full: Notify,
     searches: Semaphore,
 }
 
@@ -131,6 +133,7 @@ impl CallHistory {
             folder,
             files: files.map(Mutex::new),
             filled: Notify::new(),
+            half_full: Notify::new(),
             searches: Semaphore::new(SEARCHES),
         })
     }
@@ -171,7 +174,7 @@ impl CallHistory {
         let id = micros(at).max(state.last + 1);
         state.last = id;
         let ended = Ended { id, at, call };
-        let is_first = state.queue.is_empty();
+        let before = state.queue_bytes;
         let mut is_lost = false;
         if self.files.is_some() && state.config.days > 0 {
             let bytes = state.queue_bytes + size;
@@ -181,11 +184,15 @@ impl CallHistory {
                 state.queue.push(ended.clone());
             }
         }
-        let is_filled = is_first && !state.queue.is_empty();
+        let reaches = |bytes| before < bytes && state.queue_bytes >= bytes;
+        let (is_first, is_half_full) = (reaches(1), reaches(QUEUE_BYTES / 2));
         state.keep(ended, size);
         drop(state);
-        if is_filled {
+        if is_first {
             self.filled.notify_one();
+        }
+        if is_half_full {
+            self.half_full.notify_one();
         }
         if is_lost {
             Limit::HistoryLines.met(());

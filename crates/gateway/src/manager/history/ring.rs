@@ -92,12 +92,11 @@ impl Ring {
     /// Adds the newest call, which needs `size` bytes.
     pub(super) fn push(&mut self, ended: Ended, size: usize) {
         let mut cost = size.max(self.least);
-        let mut calls = match self.owners.get_mut(&ended.call.principal) {
-            Some(calls) => calls,
-            None => {
-                cost += OWNER;
-                self.owners.entry(ended.call.principal.clone()).or_default()
-            }
+        let mut calls = if let Some(calls) = self.owners.get_mut(&ended.call.principal) {
+            calls
+        } else {
+            cost += OWNER;
+            self.owners.entry(ended.call.principal.clone()).or_default()
         };
         while !calls.calls.is_empty()
             && calls.bytes + cost > ALPHA * self.most_bytes.saturating_sub(self.bytes + cost)

@@ -70,7 +70,7 @@ pub(super) fn count(path: &Path) -> usize {
 }
 
 fn count_lines(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte == b'\n').count()
+    text.split(|byte| *byte == b'\n').count().saturating_sub(1)
 }
 
 /// The lines of `text` that are whole, the last one first.

@@ -27,6 +27,7 @@ pub(super) async fn run(history: Arc<CallHistory>, shutdown: Shutdown) {
         tokio::select! {
             () = shutdown.requested() => break,
             () = sleep(DEBOUNCE) => {}
+            () = history.half_full.notified() => {}
         }
         write(&history).await;
     }

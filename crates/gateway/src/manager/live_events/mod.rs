@@ -1,9 +1,8 @@
 //! Events of calls, servers and operators, for watchers of a running gateway.
 //!
-//! Invariants: while nobody watches, nothing is recorded here. All watchers read
-//! from one ring of at most [`RING_BYTES`], so a watcher that does not read holds no memory of its own. The ring is
-//! charged to the memory budget, and shrinks if that has no room. A watcher learns how many events it missed. Its pauses
-//! end early when half of [`RING_BYTES`] was recorded, so a watcher that keeps reading misses no event of a full ring.
+//! Invariants: while nobody watches, nothing is recorded here. All watchers read from one ring of at most
+//! [`RING_BYTES`], so a watcher that does not read holds no memory of its own. The ring is charged to the memory budget,
+//! and shrinks if that has no room. A watcher learns how many events it missed. Its pauses end early when half of [`RING_BYTES`] was recorded, so a watcher that keeps reading misses no event of a full ring.
 //! After a pause without watchers the numbers have a gap, so a resumed watcher learns of it.
 //!
 //! Not here: making the record of a call (`recorded_call`), the last calls without a watcher (`history`), who may see which
