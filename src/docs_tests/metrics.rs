@@ -57,7 +57,14 @@ fn text() -> String {
         changed: Changed { all: 0, held_back: 0 },
         latency: Some(Duration::ZERO),
     };
-    let clients = Clients { clients: 0, sessions: 0, kept_bytes: 0 };
+    let clients = Clients {
+        clients: 0,
+        sessions: 0,
+        kept_bytes: 0,
+        sockets: 0,
+        yielded_sockets: 0,
+        failed_handshakes: 0,
+    };
     let refusals = runtime::memory::budget().refusals().collect();
     let cache = CacheUsage { area: "tools", hits: 0, misses: 0, faults: 0 };
     let memory = MemoryUsage { limit: 0, used: 0, refusals };

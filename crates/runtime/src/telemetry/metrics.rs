@@ -20,7 +20,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::durations::{BOUNDS_MS, Counted, Durations};
-use super::limit::{Limit, Socket, failed_handshakes, panics};
+use super::limit::{Limit, panics};
 
 /// The media type of the text: `OpenMetrics` 1.0, which Prometheus has read since 2.5.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -128,6 +128,12 @@ pub struct Clients {
     pub sessions: usize,
     /// Bytes that ended streams of sessions hold.
     pub kept_bytes: usize,
+    /// Open sockets of the listener.
+    pub sockets: usize,
+    /// Sockets that were closed for new ones.
+    pub yielded_sockets: u64,
+    /// TLS handshakes that failed.
+    pub failed_handshakes: u64,
 }
 
 /// The memory budget at a moment.
@@ -162,28 +168,24 @@ pub fn text(
 }
 
 fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
-    if let Some(Clients { clients, sessions, kept_bytes }) = clients {
+    if let Some(Clients { clients, sessions, kept_bytes, sockets, yielded_sockets, failed_handshakes }) =
+        clients
+    {
         let help = "Clients that are there: open sessions, and calls and streams that belong to none";
         alone(registry, "clients", help, count(clients));
         alone(registry, "sessions", "Open sessions of older clients", count(sessions));
         let help = "What ended streams keep for clients that come back";
         alone(registry, "replay_bytes", help, count(kept_bytes));
+        alone(registry, "client_sockets", "Sockets of clients that are open", count(sockets));
+        let help = "Sockets of clients that were closed for new ones while they waited for their client";
+        total(registry, "client_sockets_yielded", help, yielded_sockets);
+        total(registry, "tls_handshake_failures", "TLS handshakes of clients that failed", failed_handshakes);
     }
-    alone(registry, "client_sockets", "Sockets of clients that are open", count(Socket::count()));
-    let help = "Sockets of clients that were closed for new ones while they waited for their client";
-    let yielded: Counter = Counter::default();
-    yielded.inc_by(Socket::all_yielded());
-    registry.register("client_sockets_yielded", help, yielded);
     let met = Limit::all().map(|(limit, times)| (vec![("limit", limit.to_owned())], times));
     let help = "How often a limit was met: what came then was refused, or dropped where it was a notice";
     counter(registry, "limit_hits", help, met);
-    let failed: Counter = Counter::default();
-    failed.inc_by(failed_handshakes());
-    registry.register("tls_handshake_failures", "TLS handshakes of clients that failed", failed);
     let help = "Faults of the gateway itself, each of which ended one request or task";
-    let panicked: Counter = Counter::default();
-    panicked.inc_by(panics());
-    registry.register("panics", help, panicked);
+    total(registry, "panics", help, panics());
 }
 
 fn of_memory(registry: &mut Registry, memory: &MemoryUsage) {
@@ -341,6 +343,13 @@ fn alone(registry: &mut Registry, name: &str, help: &str, value: u64) {
     let alone: Gauge = Gauge::default();
     alone.set(i64::try_from(value).unwrap_or(i64::MAX));
     registry.register(name, help, alone);
+}
+
+/// Registers a counter without labels.
+fn total(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let total: Counter = Counter::default();
+    total.inc_by(value);
+    registry.register(name, help, total);
 }
 
 fn count(number: usize) -> u64 {
