@@ -1,4 +1,4 @@
-//! What the metrics say about the sockets of one listener.
+//! Counts of the sockets of one listener, for the metrics.
 //!
 //! Invariant: only a connection that opens, closes or fails is counted, and no request.
 //!
