@@ -40,9 +40,11 @@ use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
 use runtime::worker::Workers;
-use {admin, auth, upstream};
 
-pub use reload::{Load, Renewal};
+#[cfg(feature = "program")]
+pub use reload::Load;
+pub use reload::Renewal;
+#[cfg(feature = "program")]
 pub use watch::WatchedFile;
 
 /// Time to close connections and end children after the calls have ended. Children are asked twice, with pauses, before
@@ -99,7 +101,7 @@ pub fn router(
 /// Keys and tokens of `config` are ignored. Principals with the same id and role are the same client.
 ///
 /// [`Principal`]: auth::Principal
-pub fn router_for_principals(
+pub(crate) fn router_for_principals(
     manager: &Arc<Manager>,
     config: &downstream::Config,
     shutdown: &Shutdown,

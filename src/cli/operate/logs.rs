@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Which events are shown.
 #[derive(Debug, Clone, clap::Args)]
-pub struct EventFilter {
+pub(crate) struct EventFilter {
     /// Continue with future events until Ctrl-C.
     #[arg(short, long)]
     follow: bool,

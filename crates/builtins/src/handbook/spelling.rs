@@ -1,7 +1,7 @@
 //! The words of a sorted dictionary that resemble a word.
 //!
-//! The dictionary is walked as a tree: words with the same beginning share the rows of their distances, and a beginning
-//! from which no word can be near is skipped with all its words. So a misspelled word costs a part of the dictionary, and
+//! The dictionary is walked as a tree. Words with the same beginning share the rows of their distances. A beginning from
+//! which no word can be near is skipped with all its words. So a misspelled word costs a part of the dictionary, and
 //! no second index is kept for it.
 //!
 //! Not here: how much a resemblance counts (`query`).
