@@ -1,5 +1,6 @@
 //! How often the limits of Switchyard were reached, and other counts that belong to no server. There is one set for the
-//! program.
+//! program: limits are met in parsers and buffers, which know of no gateway. Nothing depends on a count. Those of one listener
+//! are its own (`downstream::socket_counts`).
 //!
 //! Invariant: each count is one number, and a normal call touches none of them. Only a request beyond a limit, a
 //! connection that opens or closes, and a panic are counted.
