@@ -10,7 +10,7 @@ use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
-use protocol::{Abilities, LogLevel, Method, Version, implementation};
+use protocol::{Abilities, ErrorObject, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
 use upstream::{Affinity, AttemptLog, Call, CallSource, Owner};
 
@@ -173,6 +173,11 @@ impl Caller {
     #[must_use]
     pub fn with_headers(self, headers: ParamHeaders) -> Self {
         Self { param_headers: Some(headers), ..self }
+    }
+
+    /// Checks the header parameters of `call` against the headers of the request.
+    pub(super) fn check_headers(&self, call: &Call) -> Result<(), ErrorObject> {
+        self.param_headers.as_ref().map_or(Ok(()), |headers| headers.check(call))
     }
 
     /// Names the request that its calls come from, for those who watch calls.
