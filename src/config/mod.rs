@@ -261,7 +261,7 @@ fn invalid(path: &Path, text: &str, document: &Document, problems: &Problems) ->
 
 fn report(path: &Path, text: &str, document: &Document, problems: Vec<Problem>) -> Report {
     let file = path.display().to_string();
-    Report::new(problems, &error::Source { file: &file, text, tokens: &document.tokens })
+    error::Source { file: &file, text, tokens: &document.tokens }.report(problems)
 }
 
 /// Returns the configuration if it has no mistake.
