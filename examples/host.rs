@@ -23,24 +23,18 @@ use axum::{Extension, Json, Router};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use switchyard_mcp::auth::{Principal, Role};
-use switchyard_mcp::config::Config;
-use switchyard_mcp::manager::Manager;
-use switchyard_mcp::shutdown::Shutdown;
-use switchyard_mcp::{app, memory};
+use switchyard_mcp::{Config, Principal, Role, Shutdown, Switchyard, set_memory_budget};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Time for running calls after shutdown was requested.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
-/// Time for closing the connections to servers after that.
-const CLOSE_TIME: Duration = Duration::from_secs(8);
 
 /// State shared by the routes of this program.
 struct Host {
     keys: Vec<Key>,
     orders: PathBuf,
-    manager: Arc<Manager>,
+    switchyard: Arc<Switchyard>,
 }
 
 /// A credential of this program, and its principal in Switchyard.
@@ -55,14 +49,13 @@ async fn main() -> anyhow::Result<()> {
     let [file, address, orders] = arguments.as_slice() else { bail!("usage: host CONFIG ADDRESS ORDERS") };
     let keys = keys(&std::env::var("HOST_KEYS").context("HOST_KEYS is not set")?)?;
     tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
-    let config = Config::load(file.as_ref(), &|name| std::env::var(name))?;
-    memory::budget().set_limit(config.server.memory_budget);
+    let config = Config::load(file, |name| std::env::var(name))?;
+    set_memory_budget(config.memory_budget());
 
-    // Two shutdowns: the first one for clients, the second one for servers.
-    let (clients, servers) = (Shutdown::new(), Shutdown::new());
-    let manager = Manager::initialize(config.manager, &servers)?;
-    let gateway = app::router_for_principals(&manager, &config.server, &clients)?;
-    let host = Arc::new(Host { keys, orders: orders.into(), manager: Arc::clone(&manager) });
+    // Clients end before the servers do.
+    let (clients, switchyard) = (Shutdown::new(), Arc::new(Switchyard::start(config)?));
+    let gateway = switchyard.router_for_principals(&clients)?;
+    let host = Arc::new(Host { keys, orders: orders.into(), switchyard: Arc::clone(&switchyard) });
 
     let listener = TcpListener::bind(address).await?;
     tracing::info!(address = %listener.local_addr()?, "the host listens");
@@ -83,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     // Child processes end with their process groups.
-    manager.shutdown(CLOSE_TIME).await;
+    switchyard.shutdown().await;
     Ok(())
 }
 
@@ -130,12 +123,11 @@ async fn orders(State(host): State<Arc<Host>>, principal: Option<Extension<Princ
 /// The health of this program and of Switchyard. Only authenticated clients see the names of servers.
 async fn health(State(host): State<Arc<Host>>, principal: Option<Extension<Principal>>) -> Response {
     let has_orders = tokio::fs::metadata(&host.orders).await.is_ok();
-    let servers = host.manager.list_servers();
-    let enabled = || servers.iter().filter(|server| server.config.enabled);
-    let is_whole = enabled().all(|server| server.status.is_healthy());
-    let named: serde_json::Map<String, Value> = enabled()
-        .map(|server| (server.config.name.to_string(), server.status.state.as_str().into()))
-        .collect();
+    let servers = host.switchyard.servers();
+    let enabled = || servers.iter().filter(|server| server.is_enabled);
+    let is_whole = enabled().all(|server| server.is_healthy);
+    let named: serde_json::Map<String, Value> =
+        enabled().map(|server| (server.name.clone(), server.state.into())).collect();
     let status = match (has_orders, is_whole) {
         (false, _) => "unhealthy",
         (true, false) => "degraded",

@@ -31,6 +31,7 @@ use downstream::config::Transport;
 use downstream::guard::Guard;
 use downstream::listener::{self, ListeningSockets};
 use downstream::sessions::Sessions;
+use downstream::socket_counts::SocketCounts;
 use downstream::stdio;
 use downstream::tls::Certificates;
 use gateway::LoginPages;
@@ -39,9 +40,11 @@ use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
 use runtime::worker::Workers;
-use {admin, auth, upstream};
 
-pub use reload::{Load, Renewal};
+#[cfg(feature = "program")]
+pub use reload::Load;
+pub use reload::Renewal;
+#[cfg(feature = "program")]
 pub use watch::WatchedFile;
 
 /// Time to close connections and end children after the calls have ended. Children are asked twice, with pauses, before
@@ -98,7 +101,7 @@ pub fn router(
 /// Keys and tokens of `config` are ignored. Principals with the same id and role are the same client.
 ///
 /// [`Principal`]: auth::Principal
-pub fn router_for_principals(
+pub(crate) fn router_for_principals(
     manager: &Arc<Manager>,
     config: &downstream::Config,
     shutdown: &Shutdown,
@@ -108,7 +111,8 @@ pub fn router_for_principals(
 
 fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, shutdown: &Shutdown) -> Router {
     let steps = ShutdownSteps { edge: shutdown.clone(), leaving: shutdown.clone() };
-    http::service(guard, manager, config, &steps, admin::Options::default()).0.into_router()
+    let sockets = SocketCounts::default(); // those of the host are not counted
+    http::service(guard, manager, config, &steps, admin::Options::default(), sockets).0.into_router()
 }
 
 /// The two steps of shutdown on the HTTP side.
@@ -179,8 +183,8 @@ pub async fn serve_on(
         fixed: config.fixed,
         loaded: reload::loaded(config.shown),
     };
-    let (http_service, sessions, pages) =
-        http::service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
+    let (of_file, counts) = (running.of_file(renewal, &steps.edge), sockets.counts().clone());
+    let (http_service, sessions, pages) = http::service(guard, &manager, &server, &steps, of_file, counts);
     if server.transport == Transport::Both {
         serve_pipe(&manager, pages, &steps.edge, server.max_body_bytes);
     }

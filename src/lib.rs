@@ -1,40 +1,36 @@
 //! Switchyard: a client-side gateway and router for the Model Context Protocol.
 //!
 //! Many MCP servers behind one REST call and one MCP endpoint. The crate is a library as well as a program:
-//! [`Switchyard`] calls tools from Rust, and [`app::router`] mounts the routes in an axum application.
+//! [`Switchyard`] calls tools from Rust, and [`Switchyard::router`] mounts the routes in an axum application.
 //! `docs/library.md` shows both. `ARCHITECTURE.md` describes the crates that this one is made of.
 //!
-//! Semantic versioning holds for what is documented here. The crates below it are parts of the program, and change with
-//! any version.
+//! Semantic versioning holds for what is documented here, except the module `program`. The crates below are parts of the
+//! program, and change with any version.
 
-pub mod app;
+// Without the program only the routes are used of what builds and runs it.
+#[cfg_attr(not(feature = "program"), allow(dead_code, unreachable_pub))]
+mod app;
 #[cfg(feature = "program")]
-#[doc(hidden)]
-pub mod cli;
-pub mod config;
+mod cli;
+#[cfg_attr(not(feature = "program"), allow(dead_code, unreachable_pub))]
+mod config;
 #[cfg(feature = "program")]
-#[doc(hidden)]
-pub mod connect;
+mod connect;
 #[cfg(all(test, feature = "program"))]
 mod docs_tests;
 mod library;
+#[cfg(feature = "program")]
+pub mod program;
 
-/// The principal of a request, for [`app::router_for_principals`] and [`admin::router`].
-pub mod auth {
-    pub use ::auth::{Principal, Role};
-}
-
-/// The REST API alone.
-pub mod admin {
-    pub use ::admin::{Options, router};
-}
-
-pub use gateway::manager;
-pub use json::Raw;
-pub use library::{Builder, CallError, ServerConfig, StartError, Switchyard, ToolResponse};
-pub use protocol::{ErrorCode, ErrorObject, Problem};
-pub use runtime::{memory, shutdown};
-pub use upstream::Error as UpstreamError;
+pub use auth::{Action, Principal, Role};
+pub use gateway::manager::Approval;
+pub use library::{
+    Builder, CallError, Config, Failure, ServerConfig, ServerStatus, StartError, Switchyard, Tool,
+    ToolResponse, set_memory_budget,
+};
+pub use runtime::shutdown::Shutdown;
+pub use settings::error::{Error as ConfigError, Report};
+pub use settings::{Mark, Problem, Shown};
 
 /// The examples of the page on the library, compiled and run.
 #[cfg(doctest)]

@@ -1,28 +1,35 @@
-//! Switchyard inside a Rust program: servers written in code, and calls of their tools.
+//! Switchyard inside a Rust program: servers written in code, calls of their tools, and its routes.
 //!
-//! Not here: what a call does ([`Manager`]), and what a setting means (the reader of configuration files, which reads
-//! what is built here too).
+//! Not here: what a call does ([`Manager`]). Types of the crates below are no part of the interface. So they can change
+//! while this one stays.
 
-use std::path::Path;
+mod outcome;
+mod settings;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
-use crate::app::CLOSE_TIME;
-use crate::config::{self, Config};
-use gateway::manager::catalog::CatalogEntry;
-use gateway::manager::{self, CallResponse, Manager, Scope};
+use crate::app::{self, CLOSE_TIME};
+use gateway::manager::{Approval, Manager, Scope, ServerEntry};
 use json::Raw;
-use protocol::ErrorObject;
+use outcome::as_raw_value;
+pub use outcome::{CallError, Failure, StartError, ToolResponse};
+use runtime::memory;
 use runtime::shutdown::Shutdown;
+pub use settings::{Builder, Config, ServerConfig};
 
-/// The name of a configuration that is no file, in errors.
-const IN_CODE: &str = "(configuration in code)";
 /// How long [`Switchyard::tools`] waits for servers that connect for the first time.
 const FIRST_LIST: Duration = Duration::from_secs(10);
+
+/// Limits the bytes of messages in flight, in sum over all gateways of this program, because they share its memory. The
+/// default depends on the memory that the process may have. Message bytes beyond a smaller limit stay until they are released.
+pub fn set_memory_budget(bytes: usize) {
+    memory::budget().set_limit(bytes);
+}
 
 /// One running gateway in this program: connections to its servers, and calls of their tools.
 ///
@@ -44,6 +51,7 @@ const FIRST_LIST: Duration = Duration::from_secs(10);
 /// ```
 pub struct Switchyard {
     manager: Arc<Manager>,
+    server: downstream::Config,
 }
 
 impl Switchyard {
@@ -55,14 +63,34 @@ impl Switchyard {
     /// Starts the servers of a configuration, such as one that [`Config::load`] read. It must be called within a tokio
     /// runtime, and returns at once: servers connect meanwhile.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        Ok(Self { manager: Manager::initialize(config.manager, &Shutdown::new())? })
+        Self::begin(config, Manager::initialize)
+    }
+
+    /// Starts the servers like [`Switchyard::start`], only to see what they offer. A built-in server then resumes no
+    /// earlier work and stores nothing.
+    pub fn inspect(config: Config) -> Result<Self, StartError> {
+        Self::begin(config, Manager::inspect)
+    }
+
+    fn begin(
+        Config(config): Config,
+        start: fn(gateway::manager::Config, &Shutdown) -> Result<Arc<Manager>, upstream::Error>,
+    ) -> Result<Self, StartError> {
+        let manager = start(config.manager, &Shutdown::new());
+        let manager = manager.map_err(|error| StartError::Server(error.to_string()))?;
+        Ok(Self { manager, server: config.server })
     }
 
     /// Returns all tools under the names by which [`Switchyard::call`] finds them. Waits at most ten seconds for servers
     /// that connect for the first time; one that is down delays no later list.
-    pub async fn tools(&self) -> Vec<CatalogEntry> {
+    pub async fn tools(&self) -> Vec<Tool> {
         self.manager.settled(&Scope::All, FIRST_LIST).await;
-        self.manager.list_tools(None).unwrap_or_default()
+        let entries = self.manager.list_tools(None).unwrap_or_default();
+        let tool = |entry: gateway::manager::catalog::CatalogEntry| {
+            let definition = as_raw_value(&entry.definition)?;
+            Some(Tool { name: entry.exposed, server: entry.route.server.to_string(), definition })
+        };
+        entries.into_iter().filter_map(tool).collect()
     }
 
     /// Calls a tool by the name under which [`Switchyard::tools`] lists it. `arguments` serializes to an object.
@@ -83,222 +111,124 @@ impl Switchyard {
         ToolResponse::of(self.manager.call_tool(server, tool, &arguments, None).await?)
     }
 
-    /// Returns the manager: the state of servers, operations for operators, and what [`crate::app::router`] serves.
-    pub const fn manager(&self) -> &Arc<Manager> {
-        &self.manager
+    /// Returns the state of all configured servers, in the order of the configuration. It contacts none of them.
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        self.manager.entries().iter().map(ServerStatus::of).collect()
+    }
+
+    /// Connects a server that was disconnected, within its timeout.
+    pub async fn connect(&self, server: &str) -> Result<(), Failure> {
+        Ok(self.manager.connect(server, None).await.map(drop)?)
+    }
+
+    /// Ends the connections to a server, and does not contact it until it is connected again. Calls to it are refused.
+    pub async fn disconnect(&self, server: &str) -> Result<(), Failure> {
+        Ok(self.manager.disconnect(server).await.map(drop)?)
+    }
+
+    /// Drops the connections to a server, opens a new one, and reads again what the server offers.
+    pub async fn reconnect(&self, server: &str) -> Result<(), Failure> {
+        Ok(self.manager.reconnect(server, None).await.map(drop)?)
+    }
+
+    /// Takes a server into use or out of use.
+    pub async fn set_enabled(&self, server: &str, is_enabled: bool) -> Result<(), Failure> {
+        Ok(self.manager.set_enabled(server, is_enabled).await.map(drop)?)
+    }
+
+    /// Checks all servers now.
+    pub async fn health_check(&self) {
+        self.manager.health_check().await;
+    }
+
+    /// Closes the circuit breaker of a server.
+    pub fn reset_breaker(&self, server: &str) -> Result<(), Failure> {
+        Ok(self.manager.reset_breaker(server).map(drop)?)
+    }
+
+    /// Approves changed tools of a server, which were blocked. They are offered again.
+    pub async fn approve(&self, server: &str, approval: Approval<'_>) -> Result<(), Failure> {
+        Ok(self.manager.approve(server, approval).await.map(drop)?)
+    }
+
+    /// Returns all HTTP routes: MCP, REST, health and documentation, behind the checks of the section `server` of the
+    /// configuration. Streams end when `shutdown` begins. It reads key files and blocks meanwhile.
+    pub fn router(&self, shutdown: &Shutdown) -> Result<Router, StartError> {
+        app::router(&self.manager, &self.server, shutdown)
+            .map_err(|error| StartError::Keys(error.to_string()))
+    }
+
+    /// Returns the routes of [`Switchyard::router`] for a program that authenticates requests itself. Each request needs a
+    /// [`Principal`] among its extensions. Without one it is answered with 401, except on public routes (health,
+    /// documentation).
+    ///
+    /// Keys and tokens of the configuration are ignored. Principals with the same id and role are the same client.
+    ///
+    /// [`Principal`]: crate::Principal
+    pub fn router_for_principals(&self, shutdown: &Shutdown) -> Result<Router, StartError> {
+        let router = app::router_for_principals(&self.manager, &self.server, shutdown);
+        router.map_err(|error| StartError::Keys(error.to_string()))
+    }
+
+    /// Returns the REST API alone, without checks of `Host`, `Origin` and credentials. A request needs a
+    /// [`Principal`](crate::Principal) among its extensions. Once `shutdown` begins, `/health/ready` reports that the
+    /// gateway is not ready.
+    pub fn rest_router(&self, shutdown: &Shutdown) -> Router {
+        let (max_body, drain) = (self.server.max_body_bytes, shutdown.clone());
+        admin::router(
+            Arc::clone(&self.manager),
+            admin::Options { max_body, drain, ..admin::Options::default() },
+        )
     }
 
     /// Closes all connections and ends child processes. Takes at most eight seconds. Returns whether all of it ended.
-    pub async fn shutdown(self) -> bool {
+    pub async fn shutdown(&self) -> bool {
         self.manager.shutdown(CLOSE_TIME).await
     }
 }
 
-/// Servers and settings of a gateway that is about to start.
-///
-/// It has every setting of a configuration file, with the same names, defaults and checks. Text is taken as it is:
-/// `$` refers to no variable, and `~` to no folder. Offers of servers are not remembered, and no vault is opened, unless a
-/// `state_dir` is set.
-#[derive(Debug, Default)]
-pub struct Builder {
-    root: Map<String, Value>,
-    servers: Map<String, Value>,
+/// A tool of a server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Tool {
+    /// The name under which it is offered.
+    pub name: String,
+    /// The server that runs it.
+    pub server: String,
+    /// Its definition under that name: description, schemas, annotations.
+    pub definition: Box<RawValue>,
 }
 
-impl Builder {
-    /// Adds a server under `name`, which replaces one of the same name.
-    #[must_use]
-    pub fn server(mut self, name: &str, server: ServerConfig) -> Self {
-        self.servers.insert(name.to_owned(), Value::Object(server.entry));
-        self
-    }
+/// The state of one server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Whether it is in use.
+    pub is_enabled: bool,
+    /// A word of the table of states in `docs/resilience.md`, such as `ready`.
+    pub state: &'static str,
+    /// Whether calls to it can succeed.
+    pub is_healthy: bool,
+    /// Its last failure, or the first problem of its entry in the configuration.
+    pub last_error: Option<String>,
+}
 
-    /// Sets a field at the root of the configuration, such as `tool_names`.
-    #[must_use]
-    pub fn set(mut self, field: &str, value: impl Serialize) -> Self {
-        self.root.insert(field.to_owned(), to_json(value));
-        self
-    }
-
-    /// Checks the configuration and starts the servers, like [`Switchyard::start`].
-    pub fn start(self) -> Result<Switchyard, StartError> {
-        Switchyard::start(self.config()?)
-    }
-
-    /// Checks the configuration and returns it, for [`crate::app::router`] and the other parts of the library.
-    pub fn config(mut self) -> Result<Config, StartError> {
-        let has_state = self.root.get("server").is_some_and(|server| server.get("state_dir").is_some());
-        if let Some(Value::Object(others)) = self.root.remove("mcp_servers") {
-            self.servers.extend(others);
+impl ServerStatus {
+    fn of(entry: &ServerEntry) -> Self {
+        Self {
+            name: entry.name().to_string(),
+            is_enabled: entry.is_enabled(),
+            state: entry.state().as_str(),
+            is_healthy: entry.is_healthy(),
+            last_error: entry.last_error(),
         }
-        self.root.insert("mcp_servers".to_owned(), Value::Object(self.servers));
-        let mut config = Config::literal(Path::new(IN_CODE), &format!("{:#}", Value::Object(self.root)))?;
-        if !has_state {
-            (config.manager.remembered, config.manager.vault) = (None, None);
-            config.manager.history_folder = None;
-        }
-        Ok(config)
     }
-}
-
-/// One server, with the settings of an entry of `mcp_servers` in a configuration file.
-#[derive(Debug)]
-pub struct ServerConfig {
-    entry: Map<String, Value>,
-}
-
-impl ServerConfig {
-    /// A server over Streamable HTTP at `url`. An old HTTP+SSE server is detected.
-    pub fn http(url: &str) -> Self {
-        Self::over("http").set("url", url)
-    }
-
-    /// A child process that speaks MCP over standard input and output.
-    pub fn stdio(program: &str) -> Self {
-        Self::over("stdio").set("command", program)
-    }
-
-    /// A built-in server: `handbook`, `r2r`, `chroma` or `rag`, each a feature of the crate. Its settings are the field
-    /// of its name, for [`ServerConfig::set`].
-    pub fn builtin(kind: &str) -> Self {
-        Self::over("builtin").set("builtin", kind)
-    }
-
-    fn over(transport: &str) -> Self {
-        Self { entry: Map::new() }.set("transport", transport)
-    }
-
-    /// Sets the arguments of a child process.
-    #[must_use]
-    pub fn args<A: AsRef<str>>(self, arguments: impl IntoIterator<Item = A>) -> Self {
-        let arguments: Vec<String> =
-            arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
-        self.set("args", arguments)
-    }
-
-    /// Adds a variable to the environment of a child process.
-    #[must_use]
-    pub fn env(self, name: &str, value: &str) -> Self {
-        self.member("env", name, value)
-    }
-
-    /// Adds a header to each request over HTTP.
-    #[must_use]
-    pub fn header(self, name: &str, value: &str) -> Self {
-        self.member("headers", name, value)
-    }
-
-    /// Limits the time without a message of the server after which a call times out.
-    #[must_use]
-    pub fn timeout(self, limit: Duration) -> Self {
-        self.set("timeout", limit.as_secs_f64())
-    }
-
-    /// Sets any field of the entry. `docs/servers.md` lists them.
-    #[must_use]
-    pub fn set(mut self, field: &str, value: impl Serialize) -> Self {
-        self.entry.insert(field.to_owned(), to_json(value));
-        self
-    }
-
-    fn member(mut self, field: &str, name: &str, value: &str) -> Self {
-        let members = self.entry.entry(field).or_insert_with(|| Value::Object(Map::new()));
-        if let Value::Object(members) = members {
-            members.insert(name.to_owned(), to_json(value));
-        }
-        self
-    }
-}
-
-/// Returns `value` as JSON. One that cannot be JSON becomes `null`, which the check of the configuration names.
-fn to_json(value: impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
 }
 
 fn object(arguments: &impl Serialize) -> Result<Raw, CallError> {
     let text = serde_json::to_vec(arguments).map_err(CallError::Arguments)?;
     let arguments = Raw::parse(&text.into()).map_err(CallError::Arguments)?;
     if arguments.is_object() { Ok(arguments) } else { Err(CallError::NotAnObject) }
-}
-
-/// The result of a tool, as its server sent it.
-#[derive(Debug, Clone)]
-pub struct ToolResponse {
-    server: Arc<str>,
-    result: Raw,
-    elapsed: Duration,
-}
-
-impl ToolResponse {
-    fn of(called: CallResponse) -> Result<Self, CallError> {
-        let result = called.reply.map_err(CallError::Refused)?;
-        Ok(Self { server: called.server, result, elapsed: called.elapsed })
-    }
-
-    /// Whether the tool says that it failed (`isError`). Its content then says why.
-    pub fn is_error(&self) -> bool {
-        self.raw().get_as("isError").unwrap_or(false)
-    }
-
-    /// Returns the blocks of content, in order: text, images, audio and resources.
-    pub fn content(&self) -> Vec<Raw> {
-        self.raw().get("content").map(|blocks| blocks.elements().collect()).unwrap_or_default()
-    }
-
-    /// Returns the text of all blocks of text, a line break between two.
-    pub fn text(&self) -> String {
-        let texts = self.content().into_iter().filter(|block| block.text("type").as_deref() == Some("text"));
-        texts.filter_map(|block| block.get_as::<String>("text")).collect::<Vec<_>>().join("\n")
-    }
-
-    /// Reads `structuredContent`. A tool without an output schema has none, which is an error.
-    pub fn structured<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        let missing = || serde::de::Error::custom("the result has no `structuredContent`");
-        let value = self.raw().get("structuredContent").ok_or_else(missing)?;
-        value.read()
-    }
-
-    /// Returns the whole result, byte for byte.
-    pub const fn raw(&self) -> &Raw {
-        &self.result
-    }
-
-    /// Returns the name of the server that ran the tool.
-    pub fn server(&self) -> &str {
-        &self.server
-    }
-
-    /// Returns how long the call took, with waiting and retries.
-    pub const fn elapsed(&self) -> Duration {
-        self.elapsed
-    }
-}
-
-/// Why a gateway could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration is not valid; the error names all its problems.
-    #[error(transparent)]
-    Config(#[from] config::Error),
-    /// A server cannot be reached in the way that its settings say.
-    #[error(transparent)]
-    Server(#[from] upstream::Error),
-}
-
-/// Why a call has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// The arguments cannot be JSON.
-    #[error("the arguments cannot be written as JSON: {0}")]
-    Arguments(serde_json::Error),
-    /// The arguments are a list or a single value.
-    #[error("the arguments of a tool are an object")]
-    NotAnObject,
-    /// The server refused the call with a JSON-RPC error. With [`ErrorObject::problem`], Switchyard refused what the server
-    /// answered.
-    #[error("the server refused the call: {}", .0.message())]
-    Refused(ErrorObject),
-    /// No server has the tool, or the call failed on its way. [`manager::Error::problem`] says whether it may be repeated.
-    #[error(transparent)]
-    Failed(#[from] manager::Error),
 }

@@ -12,5 +12,5 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> std::process::ExitCode {
     // First of all, because a child process that becomes a server's program begins here too.
     parent_death::enter();
-    switchyard_mcp::cli::run()
+    switchyard_mcp::program::run()
 }

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use futures_util::stream;
 use runtime::telemetry;
-use switchyard_mcp::app;
-use switchyard_mcp::config::Config;
+use switchyard_mcp::program::{Config, serve};
 
 use crate::server::TOKEN;
 
@@ -30,7 +29,7 @@ pub async fn start(server: &str) -> anyhow::Result<SocketAddr> {
     let config = Config { server: config.server.listening_on(address)?, ..config };
     let serving = tokio::spawn(async move {
         let _state = state;
-        app::serve(config, None, stream::pending()).await
+        serve(config, None, stream::pending()).await
     });
     // Not by connecting: the measured connection is to be the only one.
     while TcpListener::bind(address).is_ok() {

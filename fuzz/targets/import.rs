@@ -7,9 +7,7 @@ use std::env::VarError;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use switchyard_mcp::config::Config;
-use switchyard_mcp::config::import::Folder;
-use switchyard_mcp::connect::import;
+use switchyard_mcp::program::{Config, Folder, import};
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {

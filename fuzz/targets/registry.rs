@@ -6,7 +6,7 @@ use std::env::VarError;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use switchyard_mcp::config::Config;
+use switchyard_mcp::program::Config;
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {

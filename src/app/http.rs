@@ -11,6 +11,7 @@ use downstream::guard::Guard;
 use downstream::http_service::{Admitted, HttpService, RefusedRequests, Shortcut};
 use downstream::refusal::{AnswerFormat, Refusal};
 use downstream::sessions::Sessions;
+use downstream::socket_counts::SocketCounts;
 use downstream::sse;
 use downstream::streamable_http::StreamableHttpEndpoint;
 use gateway::logins::LoginService;
@@ -26,6 +27,7 @@ pub(super) fn service(
     config: &downstream::Config,
     ShutdownSteps { edge: shutdown, leaving }: &ShutdownSteps,
     of_file: admin::Options,
+    sockets: SocketCounts,
 ) -> (HttpService, Arc<Sessions>, LoginPages) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
@@ -50,7 +52,7 @@ pub(super) fn service(
     let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let refused = Arc::<RefusedRequests>::default();
-    let count_clients = count_clients(of_sessions(), Arc::clone(&refused));
+    let count_clients = count_clients(of_sessions(), sockets, Arc::clone(&refused));
     let options = admin::Options {
         max_body,
         drain: leaving.clone(),
@@ -84,11 +86,18 @@ fn call_shortcut(api: admin::Api, sessions: Arc<Sessions>) -> Shortcut {
 }
 
 /// Returns the function that counts clients for the admin API.
-fn count_clients(sessions: Arc<Sessions>, refused: Arc<RefusedRequests>) -> admin::CountClients {
+fn count_clients(
+    sessions: Arc<Sessions>,
+    sockets: SocketCounts,
+    refused: Arc<RefusedRequests>,
+) -> admin::CountClients {
     Arc::new(move || Clients {
         clients: sessions.clients(),
         sessions: sessions.count(),
         kept_bytes: sessions.kept_bytes(),
         refused: refused.counted(),
+        sockets: sockets.open(),
+        yielded_sockets: sockets.yielded(),
+        failed_handshakes: sockets.failed_handshakes(),
     })
 }

@@ -17,7 +17,7 @@ use crate::connect::{self, FileChange, diff};
 
 /// Whether a command that changes files asks, and whether it writes.
 #[derive(Debug, Clone, Default, Args)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     /// Write without asking.
     #[arg(long, short)]
     pub yes: bool,

@@ -35,7 +35,7 @@ const JSON: &str = "json";
 
 /// Arguments of `connect`.
 #[derive(Debug, Clone, Args)]
-pub struct Connect {
+pub(crate) struct Connect {
     /// The client, such as `claude-code`; `json` prints an entry. Without it, the clients on this machine are listed.
     pub client: Option<String>,
     /// Which file: for all that the user does, or of the project in the current folder.
@@ -66,7 +66,7 @@ pub struct Connect {
 
 /// The value of `--scope`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ScopeName {
+pub(crate) enum ScopeName {
     /// The file for everything that the user does.
     User,
     /// The file of the project in the current folder.

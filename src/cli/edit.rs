@@ -37,7 +37,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Arguments of `add`.
 #[derive(Debug, Clone, Args)]
-pub struct Add {
+pub(crate) struct Add {
     /// The name of the server. It selects one server of a snippet that has several.
     pub name: Option<String>,
     /// Its URL.
@@ -77,7 +77,7 @@ pub struct Add {
 
 /// Arguments of `remove`.
 #[derive(Debug, Clone, Args)]
-pub struct Remove {
+pub(crate) struct Remove {
     /// The names of the servers.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,

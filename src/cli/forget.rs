@@ -28,7 +28,7 @@ Exit codes: 0 forgotten, 1 not, 2 invalid arguments or configuration file, 3 the
 
 /// Arguments of `forget`.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Forget {
+pub(crate) struct Forget {
     /// The server, as the configuration file names it.
     pub server: String,
     /// Which gateway.

@@ -17,7 +17,7 @@ use crate::connect;
 
 /// Reads the file, or `input` if its name is `-`, for the named folder or the current one, without entries that lead to
 /// `gateway`. Programs get the variables `passed`. Writes the result to `out`, notes and errors to `err`.
-pub fn run(
+pub(crate) fn run(
     Import { file, project }: &Import,
     gateway: &Url,
     passed: &[String],

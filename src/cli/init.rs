@@ -33,7 +33,7 @@ The clients keep their servers. `switchyard connect CLIENT --import` connects on
 
 /// Arguments of `init`.
 #[derive(Debug, Clone, Args)]
-pub struct Init {
+pub(crate) struct Init {
     /// Take the servers of this client; may be repeated [default with `--yes`: those of all clients].
     #[arg(long, value_name = "CLIENT")]
     pub import: Vec<String>,

@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 use auth::Role;
 
 /// Makes a key with the name `id`, or with a random name.
-pub fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> {
     let id = id.map_or_else(random_id, str::to_owned);
     let (key, hash) = auth::generate(&id);
     write!(
@@ -33,13 +33,13 @@ fn random_id() -> String {
 }
 
 /// Parses `--id`; the error describes a valid id.
-pub fn parse_id(text: &str) -> Result<String, String> {
+pub(crate) fn parse_id(text: &str) -> Result<String, String> {
     let fits = auth::is_id(text);
     fits.then(|| text.to_owned()).ok_or_else(|| "lower-case letters, digits and `-`, at most 64".into())
 }
 
 /// Parses `--role`; the error lists the roles.
-pub fn parse_role(text: &str) -> Result<Role, String> {
+pub(crate) fn parse_role(text: &str) -> Result<Role, String> {
     Role::from_name(text).ok_or_else(|| "expected `reader`, `caller` or `superuser`".into())
 }
 

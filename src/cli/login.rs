@@ -40,7 +40,7 @@ Exit codes: 0 logged in, 1 not, 2 invalid arguments, 3 the gateway cannot be rea
 
 /// Arguments of `login`.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Login {
+pub(crate) struct Login {
     /// The server to log in to, as the configuration file names it.
     pub server: String,
     /// Which gateway.
@@ -53,7 +53,7 @@ pub struct Login {
 
 /// Arguments of `logout`.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Logout {
+pub(crate) struct Logout {
     /// The server to log out of, as the configuration file names it.
     pub server: String,
     /// Which gateway.

@@ -10,26 +10,26 @@ mod browser;
 pub mod check;
 mod config_file;
 mod confirm;
-pub mod connect;
+pub(crate) mod connect;
 mod connect_check;
-pub mod doctor;
-pub mod edit;
+pub(crate) mod doctor;
+pub(crate) mod edit;
 mod forget;
-pub mod import;
+pub(crate) mod import;
 mod inherited_sockets;
-pub mod init;
-pub mod key;
-pub mod log_file;
+pub(crate) mod init;
+pub(crate) mod key;
+pub(crate) mod log_file;
 mod login;
-pub mod operate;
+pub(crate) mod operate;
 mod pages;
 mod process_access;
-pub mod remote;
+pub(crate) mod remote;
 mod run;
 mod schema;
-pub mod secret;
+pub(crate) mod secret;
 mod terminal;
-pub mod token;
+pub(crate) mod token;
 mod visible;
 mod warm;
 
@@ -58,7 +58,7 @@ const EXIT_USAGE: u8 = 2;
     args_conflicts_with_subcommands = true,
     after_help = process_access::HELP
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The command; without it, `serve`.
     #[command(subcommand)]
     command: Option<Command>,
@@ -69,7 +69,7 @@ pub struct Arguments {
 
 /// The command.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Serve REST and MCP over HTTP (the default command).
     Serve(Serve),
     /// Serve MCP on standard input and output, for a client that starts this program itself.
@@ -125,7 +125,7 @@ pub enum Command {
 
 /// Operations on the secrets of the vault.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Secret {
+pub(crate) enum Secret {
     /// Set a secret to the value that is typed on the terminal, or to all of standard input.
     #[command(after_help = secret::HELP)]
     Set {
@@ -155,7 +155,7 @@ pub enum Secret {
 
 /// The commands for API keys.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Key {
+pub(crate) enum Key {
     /// Print a new key, once, and the lines of the configuration file that let it in.
     New {
         /// Its name: lower-case letters, digits and `-`. Without it, one is made up.
@@ -169,7 +169,7 @@ pub enum Key {
 
 /// Arguments of `token`.
 #[derive(Debug, Clone, Args)]
-pub struct Token {
+pub(crate) struct Token {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -192,7 +192,7 @@ pub struct Token {
 
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -212,7 +212,7 @@ pub struct Serve {
 
 /// Arguments of `stdio`.
 #[derive(Debug, Clone, Args)]
-pub struct StdioArguments {
+pub(crate) struct StdioArguments {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -220,7 +220,7 @@ pub struct StdioArguments {
 
 /// Arguments of `import`.
 #[derive(Debug, Clone, Args)]
-pub struct Import {
+pub(crate) struct Import {
     /// The file of Claude Desktop, Claude Code, Cursor, VS Code or another MCP server; `-` is standard input.
     pub file: PathBuf,
     /// The folder whose own servers are taken too, as Claude Code keeps them in `~/.claude.json` [default: the
@@ -276,7 +276,7 @@ impl Arguments {
     }
 
     /// The command; `serve` if none is named.
-    pub fn command(self) -> Command {
+    pub(crate) fn command(self) -> Command {
         self.command.unwrap_or(Command::Serve(self.serve))
     }
 }

@@ -25,7 +25,7 @@ Examples:
 
 /// Pages about the program.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Pages {
+pub(crate) enum Pages {
     /// Print the completions of a shell.
     #[command(after_help = COMPLETIONS_HELP)]
     Completions {

@@ -40,7 +40,7 @@ pub(super) const DEFAULT_FILE: &str = "mcp_servers.yaml";
 
 /// Which running gateway.
 #[derive(Debug, Clone, clap::Args)]
-pub struct RunningGateway {
+pub(crate) struct RunningGateway {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,

@@ -31,7 +31,7 @@ In the configuration file, `${secret:GITHUB_TOKEN}` is the value. A running gate
 
 /// Why the command did not do its work.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The configuration file is not valid.
     #[error(transparent)]
     Config(#[from] config::Error),
@@ -58,7 +58,7 @@ pub enum Error {
 }
 
 /// The outside of the command.
-pub struct SecretStreams<'s> {
+pub(crate) struct SecretStreams<'s> {
     /// Reads the value of `set`.
     pub value: &'s mut dyn FnMut() -> io::Result<Zeroizing<Vec<u8>>>,
     /// The result.
@@ -83,7 +83,7 @@ pub(super) fn run_here(command: &Secret) -> ExitCode {
 }
 
 /// Runs the command and returns its exit code.
-pub fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut SecretStreams<'_>) -> ExitCode {
+pub(crate) fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut SecretStreams<'_>) -> ExitCode {
     let done = match command {
         Secret::Set { name, file } => set(name, file, environment, streams),
         Secret::List { file } => list(file, environment, streams),
@@ -99,7 +99,7 @@ pub fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut SecretStrea
 }
 
 /// Parses NAME; the error describes a valid name.
-pub fn parse_name(text: &str) -> Result<String, String> {
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     is_secret_name(text).then(|| text.to_owned()).ok_or_else(|| format!("expected {SECRET_NAME}"))
 }
 

@@ -19,7 +19,7 @@ const MAX_LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// The claims of the token, and the key that signs it.
 #[derive(Debug)]
-pub struct TokenRequest {
+pub(crate) struct TokenRequest {
     /// The subject.
     pub subject: String,
     /// The role of the subject.
@@ -34,7 +34,7 @@ pub struct TokenRequest {
 
 /// Why no token was made.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The configuration does not use tokens.
     #[error("tokens are not in use here: `server.auth_mode` is neither `jwt` nor `any`")]
     NotInUse,
@@ -55,7 +55,7 @@ pub enum Error {
 }
 
 /// Makes the token and writes it on its own line.
-pub fn run(config: &auth::Config, request: &TokenRequest, out: &mut dyn Write) -> Result<(), Error> {
+pub(crate) fn run(config: &auth::Config, request: &TokenRequest, out: &mut dyn Write) -> Result<(), Error> {
     let jwt = config.tokens().ok_or(Error::NotInUse)?;
     let private_key = request.private_key.as_ref().map(read).transpose()?;
     let signer = Signer::new(jwt, private_key.as_deref(), request.kid.as_deref())?;
@@ -72,7 +72,7 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
 }
 
 /// Parses `--ttl`: a number and a unit, such as `90s`, `30m`, `1h` or `7d`.
-pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let lifetime = settings::parse_duration(text);
     let lifetime = lifetime.filter(|time| *time >= Duration::from_secs(1) && *time <= MAX_LIFETIME);
     lifetime.ok_or_else(|| "expected a time such as 90s, 30m, 1h or 7d, at most 365d".into())

@@ -40,7 +40,7 @@ const BAR: usize = 20;
 
 /// Arguments of `warm`.
 #[derive(Debug, Clone, Args)]
-pub struct Warm {
+pub(crate) struct Warm {
     /// The servers, as the configuration file names them [default: every enabled server].
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,

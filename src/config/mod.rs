@@ -9,8 +9,7 @@
 mod documentation;
 mod foreign;
 #[cfg(feature = "program")]
-#[doc(hidden)]
-pub mod import;
+pub(crate) mod import;
 mod listener;
 mod shown;
 mod vault;
@@ -21,10 +20,10 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 
-pub use listener::Listener;
+pub(crate) use listener::Listener;
 use settings::document::{self, Document};
-pub use settings::error::{Error, Report};
-pub use settings::expand::Lookup;
+pub(crate) use settings::error::{Error, Report};
+pub(crate) use settings::expand::Lookup;
 use settings::expand::{SecretLookup, Sources};
 use settings::{error, expand};
 #[cfg(feature = "program")]
@@ -263,7 +262,7 @@ fn invalid(path: &Path, text: &str, document: &Document, problems: &Problems) ->
 
 fn report(path: &Path, text: &str, document: &Document, problems: Vec<Problem>) -> Report {
     let file = path.display().to_string();
-    Report::new(problems, &error::Source { file: &file, text, tokens: &document.tokens })
+    error::Source { file: &file, text, tokens: &document.tokens }.report(problems)
 }
 
 /// Returns the configuration if it has no mistake.

@@ -20,7 +20,7 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 const BLANK: &str = "***";
 
 /// Returns the changed lines, with `-` and `+`, and some lines around them. Values that may be secrets are hidden.
-pub fn diff(before: &str, after: &str) -> String {
+pub(crate) fn diff(before: &str, after: &str) -> String {
     let hidden = |text: &str| {
         let mut hiding = Hiding::default();
         text.lines().map(|line| hiding.line(line)).collect()
@@ -29,7 +29,7 @@ pub fn diff(before: &str, after: &str) -> String {
 }
 
 /// Returns the changed lines of two public texts.
-pub fn public_diff(before: &str, after: &str) -> String {
+pub(crate) fn public_diff(before: &str, after: &str) -> String {
     difference(before, after, |text| text.lines().map(visible_line).collect())
 }
 

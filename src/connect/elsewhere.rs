@@ -10,7 +10,7 @@ use crate::config::import::ownership::{URL_KEYS, is_endpoint_of, is_ours, words}
 
 impl ClientFile {
     /// Says where its entry of Switchyard leads, if that is not `gateway`.
-    pub fn elsewhere(&self, gateway: &Gateway) -> Option<String> {
+    pub(crate) fn elsewhere(&self, gateway: &Gateway) -> Option<String> {
         let root = self.client.place().parse(&unchanged(&self.file).ok()?.before).ok()?;
         let entries = self.client.place().entries(&root);
         let (_, entry) = entries.iter().find(|(name, _)| is_ours(name))?;

@@ -14,7 +14,7 @@ use crate::config::import::ownership::NAME;
 
 /// The gateway that clients are connected to.
 #[derive(Debug, Clone)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     /// The URL of its MCP endpoint.
     pub url: Url,
     /// Whether the user named the URL.
@@ -109,7 +109,7 @@ impl Gateway {
     }
 
     /// The entry as plain JSON, for a client that is not in the table.
-    pub fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let mut entry = serde_json::json!({"type": "http", "url": self.endpoint()});
         if let Some(variable) = &self.key_variable {
             entry["headers"] = serde_json::json!({"Authorization": format!("Bearer ${{{variable}}}")});

@@ -32,7 +32,7 @@ const NEW: &str = "switchyard-new-";
 
 /// Why a file was not read or not written. It is unchanged then.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// It cannot be read.
     #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
@@ -61,7 +61,7 @@ pub enum Error {
 
 /// A file as it was read.
 #[derive(Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The file, without links.
     pub path: PathBuf,
     content: Option<Vec<u8>>,
@@ -71,7 +71,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Reads the file at `path`, which need not exist.
-    pub fn read(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         let absent = |error: &io::Error| error.kind() == ErrorKind::NotFound;
         match fs::symlink_metadata(path) {
             Err(error) if absent(&error) => return Ok(Self::absent(path)),
@@ -92,17 +92,17 @@ impl Snapshot {
     }
 
     /// The text of the file; empty if it does not exist.
-    pub fn text(&self) -> Result<&str, Error> {
+    pub(crate) fn text(&self) -> Result<&str, Error> {
         std::str::from_utf8(self.content.as_deref().unwrap_or_default()).map_err(|_| Error::NotText)
     }
 
     /// Whether the file exists.
-    pub fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.content.is_some()
     }
 
     /// Fails if the file may not be written.
-    pub fn check_writable(&self) -> Result<(), Error> {
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
         let is_read_only = || {
             self.mode & 0o222 == 0 || accessat(CWD, &self.path, Access::WRITE_OK, AtFlags::EACCESS).is_err()
         };
@@ -110,7 +110,7 @@ impl Snapshot {
     }
 
     /// Replaces the file by `text` and returns the path of the backup, if there was a file.
-    pub fn replace(&self, text: &str) -> Result<Option<PathBuf>, Error> {
+    pub(crate) fn replace(&self, text: &str) -> Result<Option<PathBuf>, Error> {
         self.check_writable()?;
         let hash = hash(text.as_bytes());
         let new = self.prepare(text.as_bytes(), &hash).map_err(Error::Unwritable)?;
@@ -126,7 +126,7 @@ impl Snapshot {
     }
 
     /// Removes the mark that [`Snapshot::replace`] leaves where there was no file, so that nothing can be undone.
-    pub fn forget_absence(&self, text: &str) {
+    pub(crate) fn forget_absence(&self, text: &str) {
         let _ = fs::remove_file(beside(&self.path, &format!("{ABSENT}{}", hash(text.as_bytes()))));
     }
 
@@ -217,7 +217,7 @@ impl Snapshot {
     }
 
     /// Restores what was there before the last `connect`, and says whether there was a file.
-    pub fn restore(&self) -> Result<bool, Error> {
+    pub(crate) fn restore(&self) -> Result<bool, Error> {
         let Some(content) = &self.content else { return Err(Error::NoBackup) };
         self.check_writable()?;
         let (now, all) = (hash(content), backups(&self.path));

@@ -64,7 +64,7 @@ const PUBLISHING: [&str; 1] = ["UV_PUBLISH_"];
 const OF_NPM: &str = "npm_execpath";
 
 /// The variables of this process that matter for programs, in order, as far as `environment` has them.
-pub fn here(environment: &Lookup<'_>) -> Vec<String> {
+pub(crate) fn here(environment: &Lookup<'_>) -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     // A variable without a value does nothing.
     among(names.filter(|name| environment(name).is_ok_and(|value| !value.is_empty())))

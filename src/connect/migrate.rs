@@ -20,7 +20,7 @@ use settings::one_line;
 
 /// The configuration file to which servers move.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     /// Its path.
     pub path: PathBuf,
     /// Variables of this machine that programs get ([`super::inherited`]).

@@ -6,19 +6,19 @@
 //!
 //! Not here: arguments, questions and exit codes (`cli::connect`).
 
-pub mod clients;
+pub(crate) mod clients;
 mod diff;
 mod document;
 mod elsewhere;
 mod entry;
-pub mod file;
+pub(crate) mod file;
 mod import;
-pub mod inherited;
+pub(crate) mod inherited;
 mod line;
 mod link;
 mod migrate;
 mod missing_values;
-pub mod own_file;
+pub(crate) mod own_file;
 mod reader;
 mod registry;
 mod snippet;
@@ -33,20 +33,20 @@ use config_import::json::Json;
 pub(crate) use config_import::ownership::is_loopback;
 use config_import::ownership::{URL_KEYS, is_ours};
 use document::Edit;
-pub use entry::Gateway;
+pub(crate) use entry::Gateway;
 use file::Snapshot;
 pub use import::import;
 pub(crate) use line::is_url;
-pub use migrate::Registry;
-pub use registry::Offer;
-pub use to_vault::MovedSecrets;
+pub(crate) use migrate::Registry;
+pub(crate) use registry::Offer;
+pub(crate) use to_vault::MovedSecrets;
 
 use crate::config::{self, import as config_import};
-pub use diff::{diff, public_diff};
+pub(crate) use diff::{diff, public_diff};
 
 /// Why a client is not connected.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The client has no file of this scope.
     #[error("{0} has no file of this scope on this system")]
     NoFile(&'static str),
@@ -113,7 +113,7 @@ pub enum Error {
 
 /// The changes that connect one client.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The file of the client.
     pub client: FileChange,
     /// The configuration file, if servers move to it.
@@ -124,7 +124,7 @@ pub struct Plan {
 
 /// A new content for a file.
 #[derive(Debug)]
-pub struct FileChange {
+pub(crate) struct FileChange {
     /// The path that was asked for.
     pub path: PathBuf,
     /// The content before.
@@ -143,12 +143,12 @@ impl FileChange {
     }
 
     /// Whether the file already is as it should be.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.before == self.after
     }
 
     /// Writes the file. Returns the path of the backup, if there was a file.
-    pub fn write(&self) -> Result<Option<PathBuf>, Error> {
+    pub(crate) fn write(&self) -> Result<Option<PathBuf>, Error> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -157,7 +157,7 @@ impl FileChange {
 }
 
 /// Plans to connect `client` to `gateway`. With a registry, the client's other servers move to it.
-pub fn plan(
+pub(crate) fn plan(
     client: &Client,
     file: &Path,
     gateway: &Gateway,
@@ -203,14 +203,14 @@ fn unchanged(path: &Path) -> Result<FileChange, Error> {
 }
 
 /// Restores what was in `file` before the last `connect`. Returns whether there was a file.
-pub fn undo(file: &Path) -> Result<bool, Error> {
+pub(crate) fn undo(file: &Path) -> Result<bool, Error> {
     let failed = |reason| Error::File { path: file.to_owned(), reason };
     Snapshot::read(file).and_then(|snapshot| snapshot.restore()).map_err(failed)
 }
 
 /// A file of a client that is on this machine.
 #[derive(Debug)]
-pub struct ClientFile {
+pub(crate) struct ClientFile {
     /// The client.
     pub client: &'static Client,
     /// Which of its files.
@@ -223,7 +223,7 @@ pub struct ClientFile {
 
 /// Whether a file has an entry of Switchyard.
 #[derive(Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// It has none, or there is no file yet.
     NotConnected,
     /// It has one, with this URL or program.
@@ -233,7 +233,7 @@ pub enum State {
 }
 
 /// Returns the files of the clients on this machine. A client is there if its file or the folder of that file is.
-pub fn installed(host: &Host<'_>) -> Vec<ClientFile> {
+pub(crate) fn installed(host: &Host<'_>) -> Vec<ClientFile> {
     let scopes = [Scope::User, Scope::Project];
     let all = CLIENTS.iter().flat_map(|client| scopes.map(|scope| (client, scope)));
     let found = all.filter_map(|(client, scope)| {

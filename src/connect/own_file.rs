@@ -25,7 +25,7 @@ const NO_SERVERS: &str = "mcp_servers: {}\n";
 
 /// A change that adds servers.
 #[derive(Debug)]
-pub struct Addition {
+pub(crate) struct Addition {
     /// The change, which may be empty.
     pub change: FileChange,
     /// Names of servers that are not added, and why.
@@ -36,7 +36,7 @@ pub struct Addition {
 
 impl Offer {
     /// A program with its arguments and variables.
-    pub fn program(name: &str, command: &[String], env: &[(String, String)]) -> Self {
+    pub(crate) fn program(name: &str, command: &[String], env: &[(String, String)]) -> Self {
         let text = |text: &String| Json::Text(text.clone());
         let (program, args) =
             command.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
@@ -49,7 +49,7 @@ impl Offer {
     }
 
     /// A URL with headers. `needs_login` stands for `auth: oauth`.
-    pub fn url(name: &str, url: &str, headers: &[(String, String)], needs_login: bool) -> Self {
+    pub(crate) fn url(name: &str, url: &str, headers: &[(String, String)], needs_login: bool) -> Self {
         let text = |text: &str| Json::Text(text.to_owned());
         let mut entry = vec![("url".to_owned(), text(url))];
         entry.extend(needs_login.then(|| ("auth".to_owned(), text("oauth"))));
@@ -66,26 +66,26 @@ impl Offer {
     }
 
     /// The servers in a pasted text. `name` selects one, or names the only one. `source` is the name of the text.
-    pub fn snippet(source: &str, text: &str, name: Option<&str>) -> Result<Self, Error> {
+    pub(crate) fn snippet(source: &str, text: &str, name: Option<&str>) -> Result<Self, Error> {
         let failed = |reason| Error::NotServers { name: source.to_owned(), reason };
         snippet::read(source, text, name).map_err(failed)
     }
 
     /// The servers in a client's file, without those that lead to `gateway`.
-    pub fn client(ClientFile { client, file, .. }: &ClientFile, gateway: &Url) -> Result<Self, Error> {
+    pub(crate) fn client(ClientFile { client, file, .. }: &ClientFile, gateway: &Url) -> Result<Self, Error> {
         let invalid = |reason| Error::Invalid { path: file.clone(), reason };
         let root = Client::place(client).parse(&unchanged(file)?.before).map_err(invalid)?;
         Ok(migrate::offer(client, file, &root, gateway))
     }
 
     /// The names of the servers.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.servers.iter().map(|(name, _)| name.as_str())
     }
 }
 
 /// Plans to add servers to the file at `path`, which need not exist.
-pub fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<Addition, Error> {
+pub(crate) fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<Addition, Error> {
     let now = unchanged(path)?;
     if !now.before.trim().is_empty() {
         Config::check(path, &now.before, environment).map_err(Error::Refused)?;
@@ -96,7 +96,7 @@ pub fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<Ad
 
 /// Plans a new file at `path` that begins with the lines `head`, with these servers. Those whose variables have no value are
 /// disabled. Fails if there is a file, unless it `may_replace` it.
-pub fn first(
+pub(crate) fn first(
     path: &Path,
     head: &str,
     offers: &[Offer],
@@ -118,7 +118,7 @@ pub fn first(
 }
 
 /// Plans a file beside the configuration file that belongs to Switchyard.
-pub fn beside(path: &Path, content: &str) -> Result<FileChange, Error> {
+pub(crate) fn beside(path: &Path, content: &str) -> Result<FileChange, Error> {
     unchanged(path)?.to(content.to_owned())
 }
 
@@ -152,7 +152,7 @@ fn addition(
 }
 
 /// Plans to remove servers from the file at `path`.
-pub fn remove(path: &Path, names: &[String], environment: &Lookup<'_>) -> Result<FileChange, Error> {
+pub(crate) fn remove(path: &Path, names: &[String], environment: &Lookup<'_>) -> Result<FileChange, Error> {
     let now = unchanged(path)?;
     Config::check(path, &now.before, environment).map_err(Error::Refused)?;
     let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
@@ -176,7 +176,7 @@ fn checked(
 
 impl FileChange {
     /// Writes the configuration file, which has no `undo`. Returns the path of the old content, if there was a file.
-    pub fn write_own(&self) -> Result<Option<PathBuf>, Error> {
+    pub(crate) fn write_own(&self) -> Result<Option<PathBuf>, Error> {
         let backup = self.write()?;
         self.snapshot.forget_absence(&self.after);
         Ok(backup)

@@ -23,7 +23,7 @@ const PLACE: ServersPlace = ServersPlace { format: Syntax::Yaml, key: &[SERVERS]
 
 /// Servers to add, with the spelling that `config::import` reads.
 #[derive(Debug)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// Where they come from.
     pub(super) source: String,
     /// The `inputs` beside them.

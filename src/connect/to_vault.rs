@@ -16,7 +16,7 @@ use crate::config::import::{named_secret, near_names, secrets};
 const MAX_PART: usize = 24;
 
 /// Secrets that entries refer to, and the vault for them.
-pub struct MovedSecrets {
+pub(crate) struct MovedSecrets {
     vault: Arc<Vault>,
     /// Names and values.
     secrets: Vec<(String, Zeroizing<String>)>,
@@ -24,12 +24,12 @@ pub struct MovedSecrets {
 
 impl MovedSecrets {
     /// Secrets for the vault of a file without settings of its own.
-    pub fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, Error> {
         Ok(Self { vault: Vault::open(Settings::default().vault()?)?, secrets: Vec::new() })
     }
 
     /// Returns `offer` with references in the place of its secrets.
-    pub fn take(&mut self, mut offer: Offer) -> Offer {
+    pub(crate) fn take(&mut self, mut offer: Offer) -> Offer {
         if offer.is_own || offer.servers.iter().any(|(_, server)| named_secret(server).is_some()) {
             return offer;
         }
@@ -42,13 +42,13 @@ impl MovedSecrets {
     }
 
     /// Keeps only those that `text` refers to. Returns their names.
-    pub fn used_in(&mut self, text: &str) -> Vec<String> {
+    pub(crate) fn used_in(&mut self, text: &str) -> Vec<String> {
         self.secrets.retain(|(name, _)| text.contains(&reference(name)));
         self.secrets.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Writes them into the vault. Returns its path.
-    pub fn write(&self) -> Result<&std::path::Path, Error> {
+    pub(crate) fn write(&self) -> Result<&std::path::Path, Error> {
         for (name, value) in &self.secrets {
             self.vault.put_blocking(&Entry::secret(name), value.as_bytes())?;
         }

@@ -64,7 +64,15 @@ fn text() -> String {
         latency: Some(Duration::ZERO),
     };
     let refused = [401, 403, 429].map(|status| (status, 0));
-    let clients = Clients { clients: 0, sessions: 0, kept_bytes: 0, refused };
+    let clients = Clients {
+        clients: 0,
+        sessions: 0,
+        kept_bytes: 0,
+        sockets: 0,
+        yielded_sockets: 0,
+        failed_handshakes: 0,
+        refused,
+    };
     let refusals = runtime::memory::budget().refusals().collect();
     let cache = CacheUsage { area: "tools", hits: 0, misses: 0, faults: 0 };
     let memory = MemoryUsage { limit: 0, used: 0, refusals };

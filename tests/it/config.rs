@@ -13,7 +13,7 @@ use std::process::Command;
 use auth::{Authenticator, Role};
 use proptest::prelude::*;
 use settings::error::Error;
-use switchyard_mcp::config::Config;
+use switchyard_mcp::program::Config;
 
 use crate::support::Gateway;
 
@@ -58,15 +58,15 @@ fn names(kind: &str) -> Vec<String> {
 }
 
 /// Arguments that check a file and connect to no server.
-fn only(path: &Path) -> switchyard_mcp::cli::Check {
-    let config = switchyard_mcp::cli::ConfigFile { config: path.to_owned(), is_default: false };
-    switchyard_mcp::cli::Check { file: None, config, connect: false }
+fn only(path: &Path) -> switchyard_mcp::program::Check {
+    let config = switchyard_mcp::program::ConfigFile { config: path.to_owned(), is_default: false };
+    switchyard_mcp::program::Check { file: None, config, connect: false }
 }
 
 /// Returns both outputs of `check` for a file.
 fn check(path: &Path) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    switchyard_mcp::cli::check::run(&only(path), &environment, &mut out, &mut err);
+    switchyard_mcp::program::check::run(&only(path), &environment, &mut out, &mut err);
     let text = |bytes: Vec<u8>| {
         // Only the name of the file, so that the output does not depend on where the tests run.
         let folder = format!("{}/", path.parent().expect("a folder").display());
@@ -376,7 +376,7 @@ proptest! {
         let path = folder.path().join("c.yaml");
         std::fs::write(&path, &text).expect("can be written");
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        switchyard_mcp::cli::check::run(&only(&path), &environment, &mut out, &mut err);
+        switchyard_mcp::program::check::run(&only(&path), &environment, &mut out, &mut err);
         let answer = String::from_utf8([out, err].concat()).expect("UTF-8");
         for secret in ["canary", "7007007"] {
             prop_assert!(!answer.contains(secret), "{secret} shows in\n{answer}\nof\n{text}");

@@ -27,7 +27,7 @@ async fn a_host_program_calls_tools_of_servers_that_it_wrote_in_code() {
     assert_eq!((response.is_error(), response.text().as_str()), (false, "mild\ndry"));
     assert_eq!(response.structured::<Weather>().expect("typed"), Weather { degrees: 12 });
     assert_eq!((response.content().len(), response.server()), (3, "http"));
-    assert!(response.raw().as_str().contains(r#""data":"eA==""#), "{response:?}");
+    assert!(response.json().contains(r#""data":"eA==""#), "{response:?}");
     let sent = &server.seen_calling("tools/call")[0];
     assert_eq!(sent.header("x-town"), Some("a $HOME ${secret:x} b"), "a dollar sign refers to nothing");
     assert_eq!(sent.header("x-place"), Some("~/a"));
@@ -37,7 +37,7 @@ async fn a_host_program_calls_tools_of_servers_that_it_wrote_in_code() {
     let missing = refused.structured::<Weather>().expect_err("there is none").to_string();
     assert!(missing.contains("no `structuredContent`"), "{missing}");
 
-    let names: Vec<String> = switchyard.tools().await.into_iter().map(|tool| tool.exposed).collect();
+    let names: Vec<String> = switchyard.tools().await.into_iter().map(|tool| tool.name).collect();
     assert_eq!(names, ["weather"]);
     assert!(switchyard.shutdown().await);
 }
@@ -69,14 +69,19 @@ async fn each_failure_of_the_library_says_what_it_is() {
     let switchyard =
         Switchyard::builder().server("a", ServerConfig::http(&server.url())).start().expect("it starts");
     match switchyard.call("refuses", &json!({})).await {
-        Err(CallError::Refused(error)) => {
-            assert_eq!((error.code(), error.message().as_str()), (-32602, "no town"));
+        Err(CallError::Refused { code, message, data }) => {
+            assert_eq!((code, message.as_str(), data.is_none()), (-32602, "no town", true));
         }
         other => panic!("{other:?}"),
     }
     assert!(matches!(switchyard.call("refuses", &json!([1])).await, Err(CallError::NotAnObject)));
     let unknown = switchyard.call("refuse", &json!({})).await.expect_err("unknown");
-    assert!(matches!(unknown, CallError::Failed(_)) && unknown.to_string().contains("refuse"), "{unknown}");
+    let CallError::Failed(failure) = unknown else { panic!("{unknown:?}") };
+    assert_eq!(
+        (failure.code, failure.is_retryable, &failure.nearest[..]),
+        ("tool_not_found", false, &["refuses".to_owned()][..])
+    );
+    assert!(failure.to_string().contains("refuse") && !failure.hint.is_empty(), "{failure:?}");
     assert_eq!(server.runs("refuses"), 1);
     assert!(switchyard.shutdown().await);
 }

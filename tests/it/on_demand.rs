@@ -1,5 +1,7 @@
 //! Child processes that are started when they are needed, and stopped when they are not.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -245,4 +247,43 @@ async fn first_call_after_a_rest_is_compared_with_the_offer_to_its_own_client() 
     let refused = gateway.mcp().legacy().await.call("odd", json!({})).await.json();
     assert_eq!(refused["error"]["data"]["code"], "tool_changed", "{refused}");
     assert!(server.seen().iter().all(|seen| seen.method() != "tools/call"), "nothing was sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_whose_headers_contradict_it_is_refused_before_its_server_is_contacted() {
+    for sharing in ["auto", "per_session"] {
+        refused_at_once(sharing).await;
+    }
+}
+
+/// Calls a tool of a server that hangs, whose tools are remembered, with a header that differs from the body.
+async fn refused_at_once(sharing: &str) {
+    const TOOLS: &str = r#"{"tools":[{"name":"odd","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]}"#;
+    let hangs = Arc::new(AtomicBool::new(false));
+    let is_hung = Arc::clone(&hangs);
+    let server = odd::http(move |seen| {
+        if is_hung.load(Ordering::Relaxed) {
+            return Some(vec![Step::Hang]);
+        }
+        (seen.method() == "tools/list").then(|| vec![result(seen, TOOLS)])
+    })
+    .await;
+    let registry = Registry::new().http("one", server.url.as_str()).with(&format!("sharing: {sharing}"));
+    let gateway = Gateway::of(&registry);
+    assert!(gateway.output(&["warm"]).status.success());
+    hangs.store(true, Ordering::Relaxed);
+    let gateway = gateway.start().await;
+    let (client, seen) = (gateway.mcp(), server.seen().len());
+    let body = client.modern_body("tools/call", r#"{"name":"odd","arguments":{"region":"us"}}"#);
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "odd"),
+        ("mcp-param-region", "eu"),
+    ];
+    let started = Instant::now();
+    let answer = client.post(&body, &headers).await;
+    let elapsed = started.elapsed();
+    assert!(answer.status == 400 && elapsed < Duration::from_secs(5), "{sharing}, {elapsed:?}: {answer:?}");
+    assert_eq!((answer.error_code(), server.seen().len()), (-32020, seen), "{sharing}");
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use runtime::shutdown::Shutdown;
 use runtime::store::{Fetched, Group, Key, Store};
-use switchyard_mcp::config::Config;
+use switchyard_mcp::program::Config;
 
 use crate::support::eventually;
 use crate::support::redis::{Redis, SlowWay};

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::head_budget::{FREE, Share};
+use super::head_budget::{FREE, HeadBudget, Share};
 use super::socket_shares::HeldSlot;
 use runtime::memory::Account;
 use runtime::worker::now;
@@ -69,8 +69,9 @@ struct State {
     handed: Option<Instant>,
     /// Bytes of the head that is arriving.
     received: usize,
-    /// Its share in the sum of all incomplete heads.
+    /// Its share in `heads`, the sum of all heads of the listener.
     share: Share,
+    heads: HeadBudget,
     /// Whether the buffers of the connection are larger than at its start.
     is_grown: bool,
     /// Whether written bytes were not flushed yet.
@@ -144,8 +145,8 @@ pub(super) enum IdleAction {
 pub(super) struct Activity(Arc<Mutex<State>>);
 
 impl Activity {
-    pub(super) fn new() -> Self {
-        let state = State { since: Some(Instant::now()), ..State::default() };
+    pub(super) fn new(heads: HeadBudget) -> Self {
+        let state = State { since: Some(Instant::now()), heads, ..State::default() };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -256,7 +257,7 @@ impl Activity {
         let has_room = std::mem::take(&mut state.received) <= FREE || {
             let size = size();
             state.is_grown |= size > FREE;
-            share.resize(size)
+            share.resize(size, &state.heads)
         };
         drop(state);
         (RunningRequest(self.clone()), has_room.then_some(share))
@@ -288,8 +289,8 @@ impl Activity {
         }
         match state.phase {
             Phase::Fresh | Phase::Head if state.received > FREE => {
-                let received = state.received;
-                if state.share.resize(received) { IdleAction::Wait } else { IdleAction::HeadsFull }
+                let State { share, heads, received, .. } = &mut *state;
+                if share.resize(*received, heads) { IdleAction::Wait } else { IdleAction::HeadsFull }
             }
             Phase::Idle if state.is_grown && !state.is_unflushed && !state.is_body_left => {
                 state.is_grown = false;

@@ -17,7 +17,7 @@ fn left(activity: &Activity) -> Option<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_walks_through_its_phases() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     assert_eq!(left(&activity), Some(10));
     pass(4).await;
     activity.received(1, 1);
@@ -37,7 +37,7 @@ async fn a_connection_walks_through_its_phases() {
 
 #[tokio::test]
 async fn buffers_are_renewed_only_where_nothing_is_in_them() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     activity.received(100, USUAL_BUFFER + 1);
     assert_eq!(activity.rest(), IdleAction::Wait, "a head has begun");
     let (request, share) = activity.request(|| 100);
@@ -56,7 +56,7 @@ async fn buffers_are_renewed_only_where_nothing_is_in_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_does_not_read_is_given_up() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     let _request = activity.request(|| 0);
     activity.wrote(false);
     pass(20).await;
@@ -68,7 +68,7 @@ async fn a_peer_that_does_not_read_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     let (request, _share) = activity.request(|| 0);
     request.handed();
     pass(60).await;
@@ -98,7 +98,7 @@ fn yields(activity: &Activity) -> [bool; 2] {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_yields_only_while_it_waits_for_its_client() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     assert_eq!(yields(&activity), [true, true], "before the first byte");
     activity.received(1, 1);
     assert_eq!(yields(&activity), [true, false], "in a head");
@@ -120,7 +120,7 @@ async fn a_connection_yields_only_while_it_waits_for_its_client() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     activity.keep(Some(held()));
     let claim = || {
         let (claim, claimed) = oneshot::channel();
@@ -143,7 +143,7 @@ async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
 
 #[test]
 fn a_connection_is_released_only_between_two_requests() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     activity.keep(Some(held()));
     let stays = |why: &str| {
         activity.release_if_idle();
@@ -170,7 +170,7 @@ fn a_connection_is_released_only_between_two_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_sent_ahead_without_a_credential_save_a_connection_once() {
-    let activity = Activity::new();
+    let activity = Activity::new(HeadBudget::default());
     for expected in [IdleAction::YieldIfIdle, IdleAction::Yield] {
         drop(activity.request(|| 0));
         activity.flushed();

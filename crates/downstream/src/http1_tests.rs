@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::moving_socket::MovingSocket;
+use crate::socket_counts::SocketCounts;
 use crate::socket_slots::{SocketSlot, SocketSlots};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -24,7 +25,7 @@ async fn connected(live: &Shutdown) -> (SocketSlot, std::net::TcpStream) {
         site,
         limits: Limits::default(),
     };
-    let slots = SocketSlots::new(1);
+    let slots = SocketSlots::new(1, SocketCounts::default());
     let (slot, stream) = (
         slots.open(slots.take().expect("free"), std::net::Ipv4Addr::LOCALHOST.into()),
         ClientStream::Plain(MovingSocket::new(socket)),

@@ -33,6 +33,7 @@ pub mod refusal;
 pub mod replay;
 mod request_class;
 pub mod sessions;
+pub mod socket_counts;
 mod socket_shares;
 mod socket_slots;
 pub mod sse;

@@ -32,6 +32,7 @@ use super::http1::{ConnectionContext, connection};
 pub use super::limits::Limits;
 pub use super::listening_sockets::ListeningSockets;
 use super::moving_socket::MovingSocket;
+use super::socket_counts::SocketCounts;
 use super::socket_slots::{SocketSlot, SocketSlots};
 use super::tls::Certificates;
 use super::tls_handshake::{Certified, ClientStream, Handshakes};
@@ -85,11 +86,11 @@ pub async fn serve_with<S: Site>(
     let server = Server {
         live: shutdown.child(),
         cut: CancellationToken::new(),
-        slots: SocketSlots::new(limits.max_sockets),
-        yielded: AtomicU64::new(0),
+        slots: SocketSlots::new(limits.max_sockets, sockets.counts().clone()),
+        counts: sockets.counts().clone(),
         refused: AtomicU64::new(0),
         load_shed: LoadShed::new(limits.max_sockets),
-        handshakes: certificates.map(Handshakes::new),
+        handshakes: certificates.map(|certificates| Handshakes::new(certificates, sockets.counts().clone())),
         site,
         limits,
         workers,
@@ -113,8 +114,7 @@ struct Server<'a, S> {
     /// Ends connections immediately.
     cut: CancellationToken,
     slots: SocketSlots,
-    /// Number of connections that got the slot of another one.
-    yielded: AtomicU64,
+    counts: SocketCounts,
     /// Number of connections that were refused because all slots were taken.
     refused: AtomicU64,
     /// Answers refused connections.
@@ -173,8 +173,7 @@ impl<S: Site> Server<'_, S> {
         for _ in 0..MOST_ASKED {
             let Some(yielded) = self.slots.claim() else { break };
             if let Ok(Ok(permit)) = tokio::time::timeout(YIELD_TIME, yielded).await {
-                limit::Socket::yielded();
-                let yielded = self.yielded.fetch_add(1, Ordering::Relaxed) + 1;
+                let yielded = self.counts.count_yielded();
                 if yielded.is_power_of_two() {
                     tracing::warn!(yielded, "too many connections, idle ones are closed for new ones");
                 }

@@ -382,3 +382,40 @@ async fn with_few_files() {
     drop(files);
     answer(&mut waiting).await;
 }
+
+/// Waits until `is_so`.
+async fn eventually(is_so: impl Fn() -> bool) {
+    within(async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_listeners_of_one_process_count_their_own_sockets() {
+    let (workers, shutdown) = (Workers::start(1).expect("no threads"), Shutdown::new());
+    let open = async || {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("an address");
+        (ListeningSockets::from(listener), at)
+    };
+    let ((one, at), (other, _)) = (open().await, open().await);
+    let counts = [&one, &other].map(|sockets| sockets.counts().clone());
+    let serve = |sockets| {
+        let limits = (Limits { max_sockets: 1, drain_timeout: LONG, ..Limits::default() }, shutdown.clone());
+        serve_with(sockets, Router::new().route("/", get(|| async { "hello" })), limits, None, &workers)
+    };
+    let clients = async {
+        let first = TcpStream::connect(at).await.expect("connects");
+        eventually(|| counts[0].open() == 1).await;
+        let second = TcpStream::connect(at).await.expect("connects");
+        eventually(|| counts[0].yielded() == 1).await;
+        assert_eq!((counts[0].open(), counts[1].open(), counts[1].yielded()), (1, 0, 0));
+        drop((first, second));
+        eventually(|| counts[0].open() == 0).await;
+        shutdown.begin();
+    };
+    tokio::join!(serve(one), serve(other), clients);
+}

@@ -13,6 +13,8 @@ use std::task::Poll;
 
 use tokio::net::{TcpListener, TcpStream};
 
+use super::socket_counts::SocketCounts;
+
 /// The listening sockets of one listener; at least one.
 #[derive(Debug)]
 pub struct ListeningSockets {
@@ -21,11 +23,12 @@ pub struct ListeningSockets {
     are_inherited: bool,
     /// The socket that is asked first.
     next: AtomicUsize,
+    counts: SocketCounts,
 }
 
 impl From<TcpListener> for ListeningSockets {
     fn from(socket: TcpListener) -> Self {
-        Self { sockets: vec![socket], are_inherited: false, next: AtomicUsize::new(0) }
+        Self::of(vec![socket], false)
     }
 }
 
@@ -37,7 +40,16 @@ impl ListeningSockets {
             TcpListener::from_std(socket)
         };
         let sockets = sockets.into_iter().map(usable).collect::<io::Result<_>>()?;
-        Ok(Self { sockets, are_inherited: true, next: AtomicUsize::new(0) })
+        Ok(Self::of(sockets, true))
+    }
+
+    fn of(sockets: Vec<TcpListener>, are_inherited: bool) -> Self {
+        Self { sockets, are_inherited, next: AtomicUsize::new(0), counts: SocketCounts::default() }
+    }
+
+    /// The counts of the connections that are accepted from these sockets.
+    pub const fn counts(&self) -> &SocketCounts {
+        &self.counts
     }
 
     /// The addresses at which clients connect.

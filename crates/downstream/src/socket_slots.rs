@@ -16,9 +16,10 @@ use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::activity::Activity;
+use super::head_budget::HeadBudget;
+use super::socket_counts::SocketCounts;
 use super::socket_shares::{HeldSlot, Owner, SocketShares};
 use auth::Principal;
-use runtime::telemetry::limit::Socket;
 
 /// How many connections are looked at to find one that waits, chosen at random where there are more. If one of a
 /// hundred waits for its client, it is found with a probability of 72 %; if one of twenty does, with 99.9 %.
@@ -30,6 +31,8 @@ pub(super) struct SocketSlots {
     free: Arc<Semaphore>,
     open: Arc<Mutex<Open>>,
     shares: SocketShares,
+    heads: HeadBudget,
+    counts: SocketCounts,
 }
 
 /// The open connections, by the index of their slot.
@@ -47,7 +50,6 @@ pub(super) struct SocketSlot {
     pub(super) client: ClientSlot,
     index: usize,
     permit: Option<OwnedSemaphorePermit>,
-    _counted: Socket,
 }
 
 /// The connection in a slot. Clones share it.
@@ -70,9 +72,15 @@ pub(super) struct ShareTaken {
 }
 
 impl SocketSlots {
-    /// Creates `most` free slots.
-    pub(super) fn new(most: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(most)), open: Arc::default(), shares: SocketShares::new(most) }
+    /// Creates `most` free slots. Their sockets are counted in `counts`.
+    pub(super) fn new(most: usize, counts: SocketCounts) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(most)),
+            open: Arc::default(),
+            shares: SocketShares::new(most),
+            heads: HeadBudget::default(),
+            counts,
+        }
     }
 
     /// Takes a free slot, if there is one.
@@ -82,7 +90,8 @@ impl SocketSlots {
 
     /// Adds a connection from `address` that has the slot of `permit`.
     pub(super) fn open(&self, permit: OwnedSemaphorePermit, address: IpAddr) -> SocketSlot {
-        let activity = Activity::new();
+        let activity = Activity::new(self.heads.clone());
+        self.counts.count_opened();
         let mut open = self.lock();
         let index = open.free.pop().unwrap_or_else(|| {
             open.all.push(None);
@@ -91,7 +100,7 @@ impl SocketSlots {
         open.all[index] = Some(activity.clone());
         drop(open);
         let client = ClientSlot(Arc::new(Connected { activity, slots: self.clone(), address }));
-        SocketSlot { client, index, permit: Some(permit), _counted: Socket::opened() }
+        SocketSlot { client, index, permit: Some(permit) }
     }
 
     /// Asks a connection that waits for its client to yield its slot. None if no connection was found. The receiver
@@ -170,6 +179,7 @@ impl Drop for SocketSlot {
     fn drop(&mut self) {
         let Connected { activity, slots, .. } = &*self.client.0;
         activity.keep(None);
+        slots.counts.count_closed();
         let mut open = slots.lock();
         open.all[self.index] = None;
         open.free.push(self.index);

@@ -12,7 +12,7 @@ fn principal(id: &str) -> Principal {
 }
 
 fn slots<const N: usize>() -> (SocketSlots, [SocketSlot; N]) {
-    let slots = SocketSlots::new(N);
+    let slots = SocketSlots::new(N, SocketCounts::default());
     let open = [(); N].map(|()| slots.open(slots.take().expect("a free slot"), LOCAL));
     (slots, open)
 }

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_certificate::name_in;
 use super::moving_socket::MovingSocket;
+use super::socket_counts::SocketCounts;
 use super::tls::Certificates;
 use runtime::telemetry::{limit, pace};
 
@@ -46,6 +47,7 @@ pub(super) struct Certified(pub(super) Principal);
 pub(super) struct Handshakes {
     certificates: Arc<Certificates>,
     running: Arc<Mutex<RunningHandshakes>>,
+    counts: SocketCounts,
 }
 
 #[derive(Debug, Default)]
@@ -73,8 +75,8 @@ fn lock(running: &Mutex<RunningHandshakes>) -> MutexGuard<'_, RunningHandshakes>
 }
 
 impl Handshakes {
-    pub(super) fn new(certificates: Arc<Certificates>) -> Self {
-        Self { certificates, running: Arc::default() }
+    pub(super) fn new(certificates: Arc<Certificates>, counts: SocketCounts) -> Self {
+        Self { certificates, running: Arc::default(), counts }
     }
 
     /// Takes a place, the one of the oldest handshake if there is no other.
@@ -107,13 +109,25 @@ impl Handshakes {
                 Some((ClientStream::Tls(Box::new(stream)), principal.map(Certified)))
             }
             Ok(Err(error)) => {
-                log(&error);
+                self.failed(&error);
                 None
             }
             Err(_) => {
-                log(&ErrorKind::TimedOut.into());
+                self.failed(&ErrorKind::TimedOut.into());
                 None
             }
+        }
+    }
+
+    /// Counts and logs a failure. Everybody who reaches the listener can cause it. Clients that close at once are usual:
+    /// load balancers check a port in this way.
+    fn failed(&self, error: &io::Error) {
+        self.counts.count_failed_handshake();
+        if error.kind() == ErrorKind::UnexpectedEof || error.kind() == ErrorKind::ConnectionReset {
+            tracing::debug!(%error, "a TLS handshake failed");
+        } else if let Some(suppressed) = pace::refusal("tls_handshake") {
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            tracing::info!(%error, suppressed, "a TLS handshake failed");
         }
     }
 
@@ -146,18 +160,6 @@ async fn refuse_without_tls(mut socket: TcpStream) -> io::Result<()> {
     socket.write_all(NEEDS_TLS).await?;
     socket.shutdown().await?;
     async_io::copy(&mut socket.take(MAX_DRAINED), &mut async_io::sink()).await.map(drop)
-}
-
-/// Logs a failure. Everybody who reaches the listener can cause it. Clients that close at once are usual: load balancers
-/// check a port in this way.
-fn log(error: &io::Error) {
-    limit::handshake_failed();
-    if error.kind() == ErrorKind::UnexpectedEof || error.kind() == ErrorKind::ConnectionReset {
-        tracing::debug!(%error, "a TLS handshake failed");
-    } else if let Some(suppressed) = pace::refusal("tls_handshake") {
-        let suppressed = (suppressed > 0).then_some(suppressed);
-        tracing::info!(%error, suppressed, "a TLS handshake failed");
-    }
 }
 
 /// The bytes of a client's connection.

@@ -10,7 +10,7 @@ use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
-use protocol::{Abilities, LogLevel, Method, Version, implementation};
+use protocol::{Abilities, ErrorObject, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
 use runtime::telemetry::RequestId;
 use upstream::{Affinity, AttemptLog, Call, CallSource, Owner};
@@ -179,6 +179,11 @@ impl Caller {
     /// Returns the HTTP request that its calls come from, if it is known.
     pub const fn request_id(&self) -> Option<RequestId> {
         self.source.request_id
+    }
+
+    /// Checks the header parameters of `call` against the headers of the request.
+    pub(super) fn check_headers(&self, call: &Call) -> Result<(), ErrorObject> {
+        self.param_headers.as_ref().map_or(Ok(()), |headers| headers.check(call))
     }
 
     /// Names the request that its calls come from, for the records of calls.

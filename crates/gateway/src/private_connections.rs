@@ -50,7 +50,13 @@ impl Gateway {
         event_sender: &EventSender,
     ) -> Result<RoutedRequest, Error> {
         let find = || route(caller.call(method, params));
-        match self.found(caller, find, |request| Some(request.server_name()), event_sender).await {
+        // A call whose headers contradict it is refused whatever its server is, which may take long to connect. Then the
+        // refusal could not have its status any more.
+        let agrees = |request: &RoutedRequest| caller.check_headers(&request.call).is_ok();
+        match self
+            .found(caller, find, |request| agrees(request).then(|| request.server_name()), event_sender)
+            .await
+        {
             Err(error @ Error::NameNotFound { .. }) => {
                 unlisted::request(&self.manager, caller, name, caller.call(method, params))
                     .unwrap_or(Err(error))

@@ -100,9 +100,7 @@ async fn forward(
     request: RoutedRequest,
     event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
-    if let Some(headers) = &caller.param_headers {
-        headers.check(&request.call)?;
-    }
+    caller.check_headers(&request.call)?;
     if request.is_login() {
         let answered = gateway.call_login(caller, request.server_name());
         return answered.map(|result| ResponseBody::Buffered(Ok(result)));

@@ -73,23 +73,6 @@ pub struct Source<'t> {
     pub tokens: &'t [Token],
 }
 
-impl Report {
-    /// Formats `problems` of `source` with excerpts.
-    pub fn new(problems: Vec<Problem>, source: &Source<'_>) -> Self {
-        let mut rendered = String::new();
-        for problem in problems.iter().take(MAX_SHOWN) {
-            source.render(problem, &mut rendered);
-            rendered.push('\n');
-        }
-        let (count, file) = (problems.len(), source.file);
-        let plural = if count == 1 { "" } else { "s" };
-        let shown =
-            if count > MAX_SHOWN { format!(", the first {MAX_SHOWN} are shown") } else { String::new() };
-        let _ = write!(rendered, "{file}: {count} problem{plural}{shown}");
-        Self { problems, rendered }
-    }
-}
-
 /// The part of a source line that may be shown.
 struct Excerpt {
     line: String,
@@ -100,6 +83,21 @@ struct Excerpt {
 }
 
 impl Source<'_> {
+    /// Formats `problems` of this file with excerpts.
+    pub fn report(&self, problems: Vec<Problem>) -> Report {
+        let mut rendered = String::new();
+        for problem in problems.iter().take(MAX_SHOWN) {
+            self.render(problem, &mut rendered);
+            rendered.push('\n');
+        }
+        let (count, file) = (problems.len(), self.file);
+        let plural = if count == 1 { "" } else { "s" };
+        let shown =
+            if count > MAX_SHOWN { format!(", the first {MAX_SHOWN} are shown") } else { String::new() };
+        let _ = write!(rendered, "{file}: {count} problem{plural}{shown}");
+        Report { problems, rendered }
+    }
+
     fn render(&self, problem: &Problem, out: &mut String) {
         let Problem { mark, path, message, hint, .. } = problem;
         let separator = if path.is_empty() { "" } else { ": " };

@@ -14,7 +14,7 @@ fn rendered(text: &str, line: u32, column: u32, shown: Shown) -> String {
         shown,
         lacks_value: false,
     };
-    let report = Report::new(vec![problem], &Source { file: "f.yaml", text, tokens: &tokens });
+    let report = Source { file: "f.yaml", text, tokens: &tokens }.report(vec![problem]);
     report.to_string()
 }
 
@@ -87,7 +87,7 @@ fn many_problems_are_counted() {
         shown: Shown::Keys,
         lacks_value: false,
     };
-    let report = Report::new(vec![problem; 60], &Source { file: "f", text: "", tokens: &[] });
+    let report = Source { file: "f", text: "", tokens: &[] }.report(vec![problem; 60]);
     assert_eq!(report.to_string().matches("error: bad").count(), 50);
     assert!(report.to_string().ends_with("f: 60 problems, the first 50 are shown"));
 }

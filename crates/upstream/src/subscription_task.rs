@@ -38,8 +38,6 @@ use protocol::method;
 use protocol::sanitize::shown;
 use runtime::telemetry::pace::Pace;
 
-/// Limits the log lines about subscriptions that could not be renewed.
-static RENEWALS: Pace = Pace::new();
 /// Most requests to subscribe at a time.
 const AT_A_TIME: usize = 8;
 
@@ -52,6 +50,8 @@ pub(super) struct SubscriptionTask {
     pub(super) secrets: Secrets,
     /// Time limit of a request to the server.
     pub(super) limit: Duration,
+    /// Limits the log lines about subscriptions that could not be renewed.
+    pace: Pace,
 }
 
 impl SubscriptionTask {
@@ -159,7 +159,7 @@ impl SubscriptionTask {
         if agreed {
             // Its clients wait for notifications, not for an answer.
             if !matches!(outcome, Ok(Ok(_)))
-                && let Some(suppressed) = RENEWALS.admit()
+                && let Some(suppressed) = self.pace.admit()
             {
                 let outcome = self.describe(&outcome);
                 tracing::warn!(?subject, %outcome, suppressed, "a subscription could not be renewed");
@@ -231,7 +231,14 @@ impl Upstream {
     /// Returns the task that subscribes to the subjects of `watches` and reports to `events`.
     pub(super) fn subscription_task(&self, watches: &Arc<Watches>, events: Events) -> SubscriptionTask {
         let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(watches));
-        SubscriptionTask { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
+        SubscriptionTask {
+            pool,
+            watches,
+            events,
+            secrets: self.secrets.clone(),
+            limit: self.config.timeout,
+            pace: Pace::new(),
+        }
     }
 }
 

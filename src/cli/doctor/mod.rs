@@ -28,7 +28,7 @@ use serde_json::json;
 use settings::expand::Lookup;
 
 use self::finding::{Finding, Level, counted};
-pub use self::subject::Doctor;
+pub(crate) use self::subject::Doctor;
 use self::subject::Subject;
 use super::EXIT_USAGE;
 use super::operate::screen::{Screen, View};

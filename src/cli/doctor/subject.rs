@@ -27,7 +27,7 @@ const LIMITS: ResponseLimits = ResponseLimits { bytes: 1 << 20, time: Duration::
 
 /// Arguments of `doctor`.
 #[derive(Debug, Clone, Args)]
-pub struct Doctor {
+pub(crate) struct Doctor {
     /// Which gateway.
     #[command(flatten)]
     pub running: RunningGateway,

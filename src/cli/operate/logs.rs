@@ -29,7 +29,7 @@ const FAILED: &str = "tool_error,rpc_error,failed";
 
 /// Which events are shown.
 #[derive(Debug, Clone, clap::Args)]
-pub struct EventFilter {
+pub(crate) struct EventFilter {
     /// Continue with future events until Ctrl-C.
     #[arg(short, long)]
     follow: bool,

@@ -37,7 +37,7 @@ use clap::{Args, Subcommand};
 
 use self::arguments::TypedArguments;
 use self::screen::Screen;
-pub use self::screen::{Output, OutputFormat};
+pub(crate) use self::screen::{Output, OutputFormat};
 use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
 
 const STATUS_HELP: &str = "\
@@ -115,7 +115,7 @@ Exit codes: 0 done, 1 not approved, 2 invalid arguments, 3 the gateway cannot be
 
 /// Options of all commands for the running gateway.
 #[derive(Debug, Clone, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Which gateway.
     #[command(flatten)]
     pub running: RunningGateway,
@@ -126,7 +126,7 @@ pub struct Options {
 
 /// Commands for the running gateway.
 #[derive(Debug, Clone, Subcommand)]
-pub enum OperateCommand {
+pub(crate) enum OperateCommand {
     /// Show whether the running gateway and its servers are healthy.
     #[command(after_help = STATUS_HELP)]
     Status {
@@ -268,7 +268,7 @@ pub enum OperateCommand {
 
 /// An action on one circuit breaker.
 #[derive(Debug, Clone, Subcommand)]
-pub enum BreakerAction {
+pub(crate) enum BreakerAction {
     /// Close the breaker of a server now.
     Reset {
         /// The server.

@@ -22,7 +22,7 @@ const USUAL_WIDTH: usize = 80;
 
 /// How a result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
+pub(crate) enum OutputFormat {
     /// A table, or text.
     Table,
     /// The answer of the gateway as JSON.
@@ -35,10 +35,17 @@ pub enum OutputFormat {
 
 /// Options for the output.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Output {
+pub(crate) struct Output {
     /// How to write the result.
-    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
-    pub output: OutputFormat,
+    #[arg(
+        short = 'o',
+        long = "output",
+        id = "output",
+        value_enum,
+        default_value = "table",
+        value_name = "FORMAT"
+    )]
+    pub format: OutputFormat,
     /// Write results and errors only: no warnings, no progress.
     #[arg(short, long)]
     pub quiet: bool,
@@ -92,7 +99,7 @@ impl<'a> Screen<'a> {
         Self {
             out,
             err,
-            format: options.output,
+            format: options.format,
             is_quiet: options.quiet,
             is_terminal,
             width: width_of(&io::stdout()),

@@ -38,7 +38,7 @@ use settings::{Mark, one_line};
 use upstream::config::{MAX_SERVER_NAME, server_name};
 
 /// Largest file that is read, in bytes. Clients store other data in their files too.
-pub const MAX_JSON: usize = 16 << 20;
+pub(crate) const MAX_JSON: usize = 16 << 20;
 
 /// A configuration file, and notes for its user.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct Imported {
 
 /// Why a file cannot be imported.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Error {
+pub(crate) struct Error {
     /// The position.
     pub mark: Mark,
     /// The problem.

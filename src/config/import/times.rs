@@ -16,7 +16,7 @@ pub(crate) const TIMEOUT_SEC: &str = "timeout_sec";
 
 /// The unit of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeoutUnit {
+pub(crate) enum TimeoutUnit {
     /// No page says it, so the size decides.
     Unknown,
     /// Seconds.

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use super::document::{ServersPlace, Syntax};
 use crate::config::import::times::TimeoutUnit;
-pub use rows::CLIENTS;
+pub(crate) use rows::CLIENTS;
 
 /// One MCP client.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     /// The name on the command line.
     pub id: &'static str,
     /// The name its users know.
@@ -40,9 +40,11 @@ pub struct Client {
     pub max_name: usize,
     /// Characters of an entry's name beside letters and digits.
     pub name_marks: &'static str,
-    /// The page that says so.
+    /// The page that says so. Tests compare the documentation with it.
+    #[cfg_attr(not(test), allow(dead_code))]
     pub source: &'static str,
     /// When that page was read.
+    #[cfg_attr(not(test), allow(dead_code))]
     pub checked: &'static str,
     /// Whether the page confirms the whole row.
     pub verified: bool,
@@ -52,7 +54,7 @@ pub struct Client {
 
 /// A file of one user.
 #[derive(Debug)]
-pub struct UserFile {
+pub(crate) struct UserFile {
     /// The systems on which it is there.
     pub systems: &'static [System],
     /// The folder above it.
@@ -65,7 +67,7 @@ pub struct UserFile {
 
 /// An operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
+pub(crate) enum System {
     /// Linux and other Unix systems.
     Linux,
     /// macOS.
@@ -79,7 +81,7 @@ pub(super) const EVERYWHERE: &[System] = &[System::Linux, System::MacOs, System:
 
 /// A folder that depends on the user and the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base {
+pub(crate) enum Base {
     /// The home folder.
     Home,
     /// `$XDG_CONFIG_HOME`, else `~/.config`, on every system.
@@ -92,7 +94,7 @@ pub enum Base {
 
 /// A member of an entry whose value does not depend on the gateway.
 #[derive(Debug, Clone, Copy)]
-pub enum Constant {
+pub(crate) enum Constant {
     /// A string.
     Text(&'static str),
     /// `true`.
@@ -108,11 +110,11 @@ pub enum Constant {
 }
 
 /// Members with constant values.
-pub type Constants = &'static [(&'static str, Constant)];
+pub(crate) type Constants = &'static [(&'static str, Constant)];
 
 /// The shape of an entry with a URL.
 #[derive(Debug, Clone, Copy)]
-pub struct Http {
+pub(crate) struct Http {
     /// Members before the URL.
     pub before: Constants,
     /// The member with the URL.
@@ -125,7 +127,7 @@ pub struct Http {
 
 /// The shape of an entry with a program.
 #[derive(Debug, Clone, Copy)]
-pub struct StdioEntry {
+pub(crate) struct StdioEntry {
     /// Members before the program.
     pub before: Constants,
     /// The member with the program.
@@ -138,7 +140,7 @@ pub struct StdioEntry {
 
 /// How an entry refers to a variable of the environment.
 #[derive(Debug, Clone, Copy)]
-pub enum Reference {
+pub(crate) enum Reference {
     /// Not at all, as far as is known.
     Unknown,
     /// Its name stands between these.
@@ -149,7 +151,7 @@ pub enum Reference {
 
 /// Which file of a client is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scope {
+pub(crate) enum Scope {
     /// The file for everything that the user does.
     #[default]
     User,
@@ -158,7 +160,7 @@ pub enum Scope {
 }
 
 /// The machine on which the clients are.
-pub struct Host<'h> {
+pub(crate) struct Host<'h> {
     /// The system.
     pub system: System,
     /// The home folder of the user.
@@ -171,7 +173,7 @@ pub struct Host<'h> {
 
 impl Client {
     /// Finds a client by its name on the command line.
-    pub fn find(id: &str) -> Option<&'static Self> {
+    pub(crate) fn find(id: &str) -> Option<&'static Self> {
         CLIENTS.iter().find(|client| client.id == id)
     }
 
@@ -184,7 +186,7 @@ impl Client {
     }
 
     /// Returns the file of a scope, if there is one on this system.
-    pub fn file(&self, scope: Scope, host: &Host<'_>) -> Option<PathBuf> {
+    pub(crate) fn file(&self, scope: Scope, host: &Host<'_>) -> Option<PathBuf> {
         match scope {
             Scope::Project => self.project.map(|path| host.project.join(path)),
             Scope::User => {
@@ -208,7 +210,7 @@ impl Host<'_> {
     }
 
     /// Returns the folder that `base` is on this machine.
-    pub fn folder(&self, base: Base) -> PathBuf {
+    pub(crate) fn folder(&self, base: Base) -> PathBuf {
         let variable =
             |name: &str| (self.variable)(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let xdg = |name, default| variable(name).unwrap_or_else(|| self.home.join(default));
@@ -224,7 +226,7 @@ impl Host<'_> {
 
 impl System {
     /// The system of this program.
-    pub const fn current() -> Self {
+    pub(crate) const fn current() -> Self {
         if cfg!(target_os = "macos") {
             Self::MacOs
         } else if cfg!(windows) {

@@ -49,7 +49,7 @@ const fn in_folder(base: Base, path: &'static str) -> UserFile {
 const UNIX: &[System] = &[System::Linux, System::MacOs];
 
 /// All clients, by name.
-pub const CLIENTS: &[Client] = &[
+pub(crate) const CLIENTS: &[Client] = &[
     Client {
         id: "amazon-q",
         name: "Amazon Q Developer CLI",

@@ -16,7 +16,7 @@ use settings::{Problems, one_line};
 
 /// The syntax of a client's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Syntax {
+pub(crate) enum Syntax {
     /// JSON, with comments and trailing commas where the file has them.
     Json,
     /// TOML.

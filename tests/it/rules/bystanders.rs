@@ -130,7 +130,7 @@ async fn a_thousand_panics_hurt_nobody_else() {
     let (written, shutdown) = (Written { servers, names: ToolNames::Auto }, Shutdown::new());
     let manager = written.start(&Ran::default(), &shutdown);
     manager.settled(&Scope::All, Duration::from_secs(20)).await;
-    let site = switchyard_mcp::app::router(&manager, &downstream::Config::default(), &shutdown)
+    let site = switchyard_mcp::program::router(&manager, &downstream::Config::default(), &shutdown)
         .expect("it is valid");
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = socket.local_addr().expect("an address").to_string();

@@ -26,6 +26,7 @@ mod query;
 mod resources;
 mod semantic;
 mod snapshot;
+mod spelling;
 mod tools;
 mod topics;
 mod words;

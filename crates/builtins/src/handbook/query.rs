@@ -5,15 +5,17 @@
 //! that also stand together in a section weigh more. Stop words count only if there are no others. A word that no document has is taken for a misspelling or the beginning of a known word.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::LazyLock;
 
 use super::index::{Index, Match, WEIGHTS, of_fields};
 use super::postings::FIELDS;
+use super::spelling::near;
 use super::words::{Word, words_of};
 
 /// Most words that are looked for. A longer query is a pasted text, whose beginning shows its topic.
 const MOST_WORDS: usize = 48;
-/// Words that may be misspelled. Each costs a walk through the dictionary.
+/// Words that may be misspelled. Each costs a walk through a part of the dictionary.
 const MOST_GUESSES: usize = 6;
 /// Weight of two adjacent words together, compared with the weight of each alone.
 const NEIGHBOURS: f32 = 0.6;
@@ -152,11 +154,7 @@ fn meet(left: &[usize], right: &[usize]) -> bool {
 fn guessed(index: &Index, word: &str) -> impl Iterator<Item = (usize, f32)> {
     let length = word.chars().count();
     let mut sections: BTreeMap<usize, [f32; FIELDS]> = BTreeMap::new();
-    for known in index.words() {
-        let likeness = likeness(known, word, length);
-        if likeness == 0.0 {
-            continue;
-        }
+    for (known, likeness) in similar(index, word, length) {
         for (section, counts) in index.counts(known) {
             let best = sections.entry(section).or_default();
             for (best, _) in best.iter_mut().zip(counts).filter(|(_, count)| *count > 0) {
@@ -167,21 +165,14 @@ fn guessed(index: &Index, word: &str) -> impl Iterator<Item = (usize, f32)> {
     sections.into_iter().map(|(section, likeness)| (section, GUESS * of_fields(likeness)))
 }
 
-/// Returns how similar a known word is: 1 if it begins with the other, or if one letter differs. In a longer
-/// word two letters may differ, because stemming makes misspellings differ more.
-fn likeness(known: &str, word: &str, length: usize) -> f32 {
+/// Returns the known words that are similar, and how similar: 1 for those that begin with the word, or of which one letter
+/// differs. In a longer word two letters may differ, because stemming makes misspellings differ more.
+fn similar<'a>(index: &'a Index, word: &str, length: usize) -> BTreeMap<&'a str, f32> {
     let most = if length >= LONG_GUESS { 2 } else { 1 };
-    if known.starts_with(word) {
-        return 1.0;
-    }
-    if known.chars().count().abs_diff(length) > most {
-        return 0.0;
-    }
-    match strsim::osa_distance(known, word) {
-        0 | 1 => 1.0,
-        2 if most == 2 => 0.5,
-        _ => 0.0,
-    }
+    let near = near(word, most, |from| index.words_from(from).next());
+    let near = near.into_iter().map(|(known, edits)| (known, if edits < 2 { 1.0 } else { 0.5 }));
+    let longer = index.words_from(Bound::Included(word)).take_while(|known| known.starts_with(word));
+    near.chain(longer.map(|known| (known, 1.0))).collect()
 }
 
 #[cfg(test)]

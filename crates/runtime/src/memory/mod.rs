@@ -104,7 +104,10 @@ struct State {
     ranges: Ranges,
 }
 
-/// The budget of the process. Until [`Budget::set_limit`] it has the default limit.
+/// The budget of the process, also if several gateways run in it. Until [`Budget::set_limit`] it has the default limit.
+///
+/// It belongs to no gateway, because it protects the memory of the process. Gateways with a budget each could fill that
+/// memory together, while each of them keeps within its limit.
 pub fn budget() -> &'static Budget {
     static BUDGET: LazyLock<Budget> = LazyLock::new(|| Budget::new(system::default_limit()));
     &BUDGET

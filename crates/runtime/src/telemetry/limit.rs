@@ -1,5 +1,6 @@
 //! How often the limits of Switchyard were reached, and other counts that belong to no server. There is one set for the
-//! program.
+//! program: limits are met in parsers and buffers, which know of no gateway. Nothing depends on a count. Those of one listener
+//! are its own (`downstream::socket_counts`).
 //!
 //! Invariant: each count is one number, and a normal call touches none of them. Only a request beyond a limit, a
 //! connection that opens or closes, and a panic are counted.
@@ -7,7 +8,7 @@
 //! Not here: the limits themselves, which are next to what they limit; refusals by a server's own limits, which are
 //! counted with its calls (`upstream::status`).
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A resource with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,10 +113,7 @@ const ALL: [(Limit, &str); 31] = [
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
-static SOCKETS: AtomicUsize = AtomicUsize::new(0);
-static YIELDED: AtomicU64 = AtomicU64::new(0);
 static PANICS: AtomicU64 = AtomicU64::new(0);
-static FAILED_HANDSHAKES: AtomicU64 = AtomicU64::new(0);
 
 impl Limit {
     /// Counts that the limit was reached. Returns `answer`.
@@ -128,49 +126,6 @@ impl Limit {
     pub fn all() -> impl Iterator<Item = (&'static str, u64)> {
         ALL.iter().map(|(limit, word)| (*word, MET[*limit as usize].load(Ordering::Relaxed)))
     }
-}
-
-/// Counts an open socket of a client until it is dropped.
-#[derive(Debug)]
-pub struct Socket(());
-
-impl Socket {
-    /// Counts one more open socket.
-    pub fn opened() -> Self {
-        SOCKETS.fetch_add(1, Ordering::Relaxed);
-        Self(())
-    }
-
-    /// The number of open sockets.
-    pub fn count() -> usize {
-        SOCKETS.load(Ordering::Relaxed)
-    }
-
-    /// Counts a socket that was closed for a new one while it waited for its client.
-    pub fn yielded() {
-        YIELDED.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The number of sockets that were closed for new ones.
-    pub(crate) fn all_yielded() -> u64 {
-        YIELDED.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        SOCKETS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts a TLS handshake of a client that failed.
-pub fn handshake_failed() {
-    FAILED_HANDSHAKES.fetch_add(1, Ordering::Relaxed);
-}
-
-/// The number of failed TLS handshakes.
-pub(crate) fn failed_handshakes() -> u64 {
-    FAILED_HANDSHAKES.load(Ordering::Relaxed)
 }
 
 /// Counts a panic.

@@ -22,7 +22,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::client_calls::ClientCalls;
 use super::durations::{BOUNDS_MS, Counted, Durations, OTHER, TOOL_BOUNDS_MS};
-use super::limit::{Limit, Socket, failed_handshakes, panics};
+use super::limit::{Limit, panics};
 use super::process::ProcessUsage;
 use protocol::visible::visible;
 
@@ -134,6 +134,12 @@ pub struct Clients {
     pub kept_bytes: usize,
     /// Requests that were refused, by HTTP status.
     pub refused: [(u16, u64); 3],
+    /// Open sockets of the listener.
+    pub sockets: usize,
+    /// Sockets that were closed for new ones.
+    pub yielded_sockets: u64,
+    /// TLS handshakes that failed.
+    pub failed_handshakes: u64,
 }
 
 /// The memory budget at a moment.
@@ -222,7 +228,16 @@ fn of_client_calls(registry: &mut Registry, client_calls: &ClientCalls) {
 }
 
 fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
-    if let Some(Clients { clients, sessions, kept_bytes, refused }) = clients {
+    if let Some(Clients {
+        clients,
+        sessions,
+        kept_bytes,
+        refused,
+        sockets,
+        yielded_sockets,
+        failed_handshakes,
+    }) = clients
+    {
         let help = "Clients that are there: open sessions, and calls and streams that belong to none";
         alone(registry, "clients", help, count(clients));
         alone(registry, "sessions", "Open sessions of older clients", count(sessions));
@@ -232,22 +247,16 @@ fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
         let help = "Requests over HTTP that were refused: 401 for their credential, 403 for what it may do or where \
                     they came from, 429 for their number";
         counter(registry, "requests_refused", help, refused);
+        alone(registry, "client_sockets", "Sockets of clients that are open", count(sockets));
+        let help = "Sockets of clients that were closed for new ones while they waited for their client";
+        total(registry, "client_sockets_yielded", help, yielded_sockets);
+        total(registry, "tls_handshake_failures", "TLS handshakes of clients that failed", failed_handshakes);
     }
-    alone(registry, "client_sockets", "Sockets of clients that are open", count(Socket::count()));
-    let help = "Sockets of clients that were closed for new ones while they waited for their client";
-    let yielded: Counter = Counter::default();
-    yielded.inc_by(Socket::all_yielded());
-    registry.register("client_sockets_yielded", help, yielded);
     let met = Limit::all().map(|(limit, times)| (vec![("limit", limit.to_owned())], times));
     let help = "How often a limit was met: what came then was refused, or dropped where it was a notice";
     counter(registry, "limit_hits", help, met);
-    let failed: Counter = Counter::default();
-    failed.inc_by(failed_handshakes());
-    registry.register("tls_handshake_failures", "TLS handshakes of clients that failed", failed);
     let help = "Faults of the gateway itself, each of which ended one request or task";
-    let panicked: Counter = Counter::default();
-    panicked.inc_by(panics());
-    registry.register("panics", help, panicked);
+    total(registry, "panics", help, panics());
 }
 
 fn of_memory(registry: &mut Registry, memory: &MemoryUsage) {
@@ -439,6 +448,13 @@ fn alone(registry: &mut Registry, name: &str, help: &str, value: u64) {
     let alone: Gauge = Gauge::default();
     alone.set(i64::try_from(value).unwrap_or(i64::MAX));
     registry.register(name, help, alone);
+}
+
+/// Registers a counter without labels.
+fn total(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let total: Counter = Counter::default();
+    total.inc_by(value);
+    registry.register(name, help, total);
 }
 
 fn count(number: usize) -> u64 {

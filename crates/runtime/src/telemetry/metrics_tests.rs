@@ -33,7 +33,15 @@ fn the_text_is_what_prometheus_reads() {
     };
     let cache = CacheUsage { area: "r2r", hits: 1, misses: 2, faults: 3 };
     let refused = [(401, 17), (403, 18), (429, 19)];
-    let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13, refused };
+    let clients = Clients {
+        clients: 11,
+        sessions: 12,
+        kept_bytes: 13,
+        sockets: 17,
+        yielded_sockets: 18,
+        failed_handshakes: 19,
+        refused,
+    };
     let memory = MemoryUsage { limit: 14, used: 15, refusals: vec![("answers", 16)] };
     Limit::Sessions.met(());
     let figures = Figures {
@@ -99,7 +107,9 @@ fn the_text_is_what_prometheus_reads() {
         "switchyard_memory_used_bytes 15",
         "switchyard_memory_refusals_total{kind=\"answers\"} 16",
         "switchyard_panics_total 0",
-        "switchyard_tls_handshake_failures_total 0",
+        "switchyard_client_sockets 17",
+        "switchyard_client_sockets_yielded_total 18",
+        "switchyard_tls_handshake_failures_total 19",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }

@@ -80,10 +80,11 @@ impl Bucket {
     }
 }
 
-/// The pace of the log lines about failed requests, of all clients together.
+/// The pace of the log lines about failed requests, of all clients together. It belongs to the process, as the log does:
+/// all gateways in a process write to one subscriber, which their lines together must not flood.
 pub static FAILURES: Pace = Pace::new();
 
-/// The paces of requests that are refused before authentication, one for each code.
+/// The paces of requests that are refused before authentication, one for each code. They belong to the process too.
 static REFUSALS: Mutex<Vec<(&'static str, Bucket)>> = Mutex::new(Vec::new());
 
 /// Admits one more line about a request refused with `code`, as [`Pace::admit`] does.
