@@ -149,7 +149,6 @@ impl Config {
     }
 
     /// Returns what the readers of the file expect.
-    #[cfg(test)]
     pub(crate) fn recorded() -> settings::Recorded {
         let problems = Problems::recording();
         Self::from_settings(&Setting::any(&problems), json::Raw::of(&()), builtins::KINDS);
@@ -166,6 +165,7 @@ impl Config {
         // Values of their own stand for secrets that are not there yet, and neither are files.
         let problems = if secrets.is_some() { Problems::without_files() } else { Problems::default() };
         let text = text_of(content, &problems);
+        let problems = problems.with_layout(Self::recorded);
         let mut document = document::parse(text, &problems);
         foreign::refuse(&mut document.root, &problems);
         let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
