@@ -27,7 +27,7 @@ fn invalid(subject: &Subject<'_>, error: &Error) -> Vec<Finding> {
                 std::io::ErrorKind::NotFound => found.fix(
                     "`switchyard init` writes a first one, `--config FILE` or SWITCHYARD_CONFIG names another",
                 ),
-                std::io::ErrorKind::PermissionDenied => found.fix(format!("`ls -l {path}`, then `chmod u+r {path}` as its owner")),
+                std::io::ErrorKind::PermissionDenied => found.fix(format!("`ls -l {path}`, then `chmod u+r {path}` as its owner, or run this as that user")),
                 _ => found,
             }]
         }
