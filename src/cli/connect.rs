@@ -18,7 +18,7 @@ use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::warm::OFFER;
 use crate::config::{Config, Listener};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
-use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State, inherited};
+use crate::connect::{self, ClientFile, FileChange, Gateway, MovedSecrets, Registry, State, inherited};
 use upstream::config::server_name;
 
 pub(super) const HELP: &str = "\
@@ -56,9 +56,9 @@ pub struct Connect {
     /// Restore the file as it was before the last `connect`.
     #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env"])]
     pub undo: bool,
-    /// Move the other servers of the client to the configuration file.
-    #[arg(long)]
-    pub import: bool,
+    /// Which servers move.
+    #[command(flatten)]
+    pub moving: MoveOptions,
     /// The configuration of the gateway.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -68,6 +68,17 @@ pub struct Connect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScopeName {
     /// The file for everything that the user does.
+/// Whether the servers of the client move.
+#[derive(Debug, Clone, Args)]
+pub struct MoveOptions {
+    /// Move the other servers of the client to the configuration file.
+    #[arg(long)]
+    pub import: bool,
+    /// Move their secrets into the vault. The configuration file refers to them.
+    #[arg(long, requires = "import")]
+    pub to_vault: bool,
+}
+
     User,
     /// The file of the project in the current folder.
     Project,
@@ -172,11 +183,9 @@ fn connect_file(
     process: &mut Process<'_, '_>,
 ) -> Result<(), Failure> {
     let gateway = gateway(arguments, process)?;
-    let registry = arguments.import.then(|| Registry {
-        path: arguments.file.config.clone(),
-        inherited: inherited::here(process.environment),
-    });
-    let plan = connect::plan(client, file, &gateway, registry.as_ref())?;
+    let mut registry =
+        arguments.moving.import.then(|| registry(arguments, process.environment)).transpose()?;
+    let plan = connect::plan(client, file, &gateway, registry.as_mut())?;
     for note in &plan.notes {
         writeln!(process.streams.err, "note: {note}")?;
     }
@@ -209,6 +218,7 @@ fn connect_file(
         let backup = change.write()?;
         process.streams.written(change, backup.as_deref())?;
     }
+    process.streams.write_secrets(registry.as_ref().and_then(|registry| registry.secrets.as_ref()))?;
     writeln!(process.streams.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
     if plan.registry.iter().any(|change| !change.is_empty()) {
         writeln!(process.streams.err, "{OFFER}")?;
@@ -220,6 +230,13 @@ fn connect_file(
 fn unknown_view<'a>(arguments: &'a Connect, environment: &Lookup<'_>) -> Option<&'a str> {
     let view = arguments.view.as_deref()?;
     let is_elsewhere =
+/// Returns the configuration file to which the servers of the client move.
+fn registry(arguments: &Connect, environment: &Lookup<'_>) -> Result<Registry, Failure> {
+    let path = arguments.file.config.clone();
+    let secrets = arguments.moving.to_vault.then(|| MovedSecrets::of_file(&path, environment)).transpose()?;
+    Ok(Registry { path, inherited: inherited::here(environment), secrets })
+}
+
         arguments.url.is_some() || environment("SWITCHYARD_URL").is_ok_and(|url| !url.is_empty());
     let (config, _) =
         Config::load_each(&arguments.file.config, environment).ok().filter(|_| !is_elsewhere)?;

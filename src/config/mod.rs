@@ -7,6 +7,8 @@
 
 #[cfg(feature = "handbook")]
 mod documentation;
+#[cfg(feature = "program")]
+mod edited;
 mod foreign;
 #[cfg(feature = "program")]
 #[doc(hidden)]
@@ -18,7 +20,6 @@ mod vault;
 use std::path::Path;
 use std::sync::Arc;
 
-use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 
 pub use listener::Listener;
@@ -37,10 +38,6 @@ use settings::{
     Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, settings,
 };
 use upstream::api::Kinds;
-
-/// Values of variables and secrets that have none while a file is checked. With the first, a URL that is a single variable
-/// is valid; with the second, a URL with a variable as its port.
-const TRIED: [&str; 2] = ["http://localhost", "1"];
 
 /// The complete configuration.
 #[derive(Debug, Clone)]
@@ -136,18 +133,6 @@ impl Config {
         Self::parse_with(path, content, environment, None, builtins::KINDS)
     }
 
-    /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
-    /// matter, and neither do files that it names. The file is valid if it is with one of two values for all of them.
-    pub fn check(path: &Path, content: &str, environment: &Lookup<'_>) -> Result<(), Error> {
-        let with = |value: &'static str| {
-            let set = |name: &str| environment(name).or_else(|_| Ok(value.to_owned()));
-            let secret = |_: &str| Ok(SecretString::from(value));
-            whole(Self::parse_with(path, content.as_bytes(), &set, Some(&secret), builtins::KINDS))
-        };
-        let [first, second] = TRIED;
-        with(second).or_else(|_| with(first)).map(drop)
-    }
-
     /// Returns what the readers of the file expect.
     pub(crate) fn recorded() -> settings::Recorded {
         let problems = Problems::recording();
@@ -164,7 +149,6 @@ impl Config {
     ) -> Result<(Self, Option<Report>), Error> {
         // Values of their own stand for secrets that are not there yet, and neither are files.
         let problems = if secrets.is_some() { Problems::without_files() } else { Problems::default() };
-        let text = text_of(content, &problems);
         let problems = problems.with_layout(Self::recorded);
         let mut document = document::parse(text, &problems);
         foreign::refuse(&mut document.root, &problems);
@@ -182,6 +166,7 @@ impl Config {
         whole(Self::from_document(path, text, &document, builtins::KINDS, &problems))
     }
 
+        let text = text_of(content, &problems);
     fn from_document(
         path: &Path,
         text: &str,

@@ -44,6 +44,7 @@ mod login_tools;
 mod logins;
 mod logs;
 mod not_configured;
+mod messages;
 mod oauth;
 mod odd_servers;
 mod offers;
