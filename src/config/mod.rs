@@ -105,6 +105,22 @@ impl Config {
         if problems.is_empty() { Ok(settings) } else { Err(invalid(path, text, &document, &problems)) }
     }
 
+    /// Reads only the API keys, so that one can be revoked whatever mistakes the rest of the file has; `None` if the gateway
+    /// accepts none.
+    pub fn load_keys(path: &Path, environment: &Lookup<'_>) -> Result<Option<auth::ApiKeyList>, Error> {
+        let content = Zeroizing::new(read(path)?);
+        let problems = Problems::default();
+        let text = text_of(&content, &problems);
+        let document = document::parse(text, &problems);
+        let secrets = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
+        let sources = Sources { environment, secrets: &secrets, without_secrets: &vault::SETTINGS };
+        let mut part = server_part(&document.root, &auth::ApiKeyList::FIELDS);
+        expand::expand(&mut part, &sources, &problems);
+        let server = Setting::root(&part, &problems).in_folder(folder_of(path)).member("server");
+        let keys = server.and_then(|server| auth::ApiKeyList::of_server(&server));
+        if problems.is_empty() { Ok(keys) } else { Err(invalid(path, text, &document, &problems)) }
+    }
+
     /// Reads where the gateway of the file at `path` listens, whatever mistakes the rest of the file has.
     pub fn load_listener(path: &Path, environment: &Lookup<'_>) -> Result<Listener, Error> {
         let content = Zeroizing::new(read(path)?);
@@ -150,6 +166,7 @@ impl Config {
         // Values of their own stand for secrets that are not there yet, and neither are files.
         let problems = if secrets.is_some() { Problems::without_files() } else { Problems::default() };
         let problems = problems.with_layout(Self::recorded);
+        let text = text_of(content, &problems);
         let mut document = document::parse(text, &problems);
         foreign::refuse(&mut document.root, &problems);
         let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
@@ -166,7 +183,6 @@ impl Config {
         whole(Self::from_document(path, text, &document, builtins::KINDS, &problems))
     }
 
-        let text = text_of(content, &problems);
     fn from_document(
         path: &Path,
         text: &str,

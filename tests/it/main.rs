@@ -32,6 +32,7 @@ mod hidden_tools;
 mod host_program;
 mod import;
 mod introspection;
+mod keys_file;
 mod lenient_clients;
 mod library;
 mod limits;
