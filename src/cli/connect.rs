@@ -28,6 +28,7 @@ Examples:
   switchyard connect cursor --import --yes    move its servers to the configuration file too
   switchyard connect codex --view files       let it see one server only
   switchyard connect cursor --undo            restore its file
+  switchyard connect zed --stdio              let it start `switchyard stdio` instead of using the URL
   switchyard connect json                     print an entry for any other client";
 
 /// The word for a client that is not in the table.
@@ -47,6 +48,9 @@ pub struct Connect {
     /// The MCP endpoint [default: `SWITCHYARD_URL`, else `SWITCHYARD_LISTEN`, else that of the configuration file].
     #[arg(long, value_parser = endpoint)]
     pub url: Option<Url>,
+    /// Let the client start this program (`switchyard stdio`), for one that cannot use a URL.
+    #[arg(long, conflicts_with_all = ["view", "url", "key_env"])]
+    pub stdio: bool,
     /// The variable of the environment with the API key. The file refers to it and does not hold the key.
     #[arg(long, value_name = "NAME", value_parser = variable)]
     pub key_env: Option<String>,
@@ -54,7 +58,7 @@ pub struct Connect {
     #[command(flatten)]
     pub writing: WriteOptions,
     /// Restore the file as it was before the last `connect`.
-    #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env", "stdio"])]
     pub undo: bool,
     /// Which servers move.
     #[command(flatten)]
@@ -64,10 +68,6 @@ pub struct Connect {
     pub file: ConfigFile,
 }
 
-/// The value of `--scope`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ScopeName {
-    /// The file for everything that the user does.
 /// Whether the servers of the client move.
 #[derive(Debug, Clone, Args)]
 pub struct MoveOptions {
@@ -79,6 +79,10 @@ pub struct MoveOptions {
     pub to_vault: bool,
 }
 
+/// The value of `--scope`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScopeName {
+    /// The file for everything that the user does.
     User,
     /// The file of the project in the current folder.
     Project,
@@ -189,7 +193,7 @@ fn connect_file(
     for note in &plan.notes {
         writeln!(process.streams.err, "note: {note}")?;
     }
-    if client.http.is_none() && plan.registry.is_none() && !gateway.config.exists() {
+    if (client.http.is_none() || arguments.stdio) && plan.registry.is_none() && !gateway.config.exists() {
         let config = gateway.config.display();
         writeln!(
             process.streams.err,
@@ -214,11 +218,11 @@ fn connect_file(
     if !process.streams.agree_to(&changes, &arguments.writing)? {
         return Ok(());
     }
+    process.streams.write_secrets(registry.as_ref().and_then(|registry| registry.secrets.as_ref()))?;
     for change in &changes {
         let backup = change.write()?;
         process.streams.written(change, backup.as_deref())?;
     }
-    process.streams.write_secrets(registry.as_ref().and_then(|registry| registry.secrets.as_ref()))?;
     writeln!(process.streams.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
     if plan.registry.iter().any(|change| !change.is_empty()) {
         writeln!(process.streams.err, "{OFFER}")?;
@@ -226,10 +230,6 @@ fn connect_file(
     Ok(())
 }
 
-/// Returns the server of `--view` if the configuration file does not have it, unless another gateway is named.
-fn unknown_view<'a>(arguments: &'a Connect, environment: &Lookup<'_>) -> Option<&'a str> {
-    let view = arguments.view.as_deref()?;
-    let is_elsewhere =
 /// Returns the configuration file to which the servers of the client move.
 fn registry(arguments: &Connect, environment: &Lookup<'_>) -> Result<Registry, Failure> {
     let path = arguments.file.config.clone();
@@ -237,6 +237,10 @@ fn registry(arguments: &Connect, environment: &Lookup<'_>) -> Result<Registry, F
     Ok(Registry { path, inherited: inherited::here(environment), secrets })
 }
 
+/// Returns the server of `--view` if the configuration file does not have it, unless another gateway is named.
+fn unknown_view<'a>(arguments: &'a Connect, environment: &Lookup<'_>) -> Option<&'a str> {
+    let view = arguments.view.as_deref()?;
+    let is_elsewhere =
         arguments.url.is_some() || environment("SWITCHYARD_URL").is_ok_and(|url| !url.is_empty());
     let (config, _) =
         Config::load_each(&arguments.file.config, environment).ok().filter(|_| !is_elsewhere)?;
@@ -254,6 +258,7 @@ fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Result<Gateway, Fa
     Ok(Gateway {
         url: url.unwrap_or_else(|| configured_url(config, process.environment)),
         is_url_named: arguments.url.is_some(),
+        is_started: arguments.stdio,
         view: arguments.view.clone(),
         key_variable: arguments.key_env.clone(),
         program: process.program.clone(),

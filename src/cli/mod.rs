@@ -28,6 +28,7 @@ pub mod remote;
 mod run;
 mod schema;
 pub mod secret;
+pub mod service;
 mod terminal;
 pub mod token;
 mod visible;
@@ -113,6 +114,9 @@ pub enum Command {
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand, after_help = key::HELP)]
     Key(Key),
+    /// The gateway as a service of one person, which starts at login.
+    #[command(subcommand, after_help = service::HELP)]
+    Service(service::Service),
     /// Print a JSON Web Token that this gateway accepts (`auth_mode: jwt`).
     Token(Token),
     /// Secrets for the configuration file, sealed in the vault (`${secret:NAME}`).
@@ -340,6 +344,7 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),
         Command::Key(command) => confirm::with_streams(|streams| key::run(&command, &environment, streams)),
+        Command::Service(command) => service::start(&command, &environment),
         Command::Warm(arguments) => warm::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
         Command::Operate(command) => operate::run(&command),

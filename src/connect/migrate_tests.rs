@@ -9,6 +9,7 @@ fn gateway() -> Gateway {
     Gateway {
         url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
         is_url_named: false,
+        is_started: false,
         view: None,
         key_variable: None,
         program: "/usr/bin/switchyard".into(),

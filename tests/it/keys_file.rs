@@ -103,3 +103,24 @@ fn configuration_without_a_file_of_keys_is_told_what_to_write() {
     let (code, _, err) = texts_of(&empty.output(&["check", "mcp_servers.yaml"]));
     assert!(code == Some(2) && err.contains("`chmod 600"), "{err}");
 }
+
+#[test]
+fn client_that_starts_programs_gets_the_program_and_the_file() {
+    let gateway = Gateway::with_config("mcp_servers: {}\n");
+    fs::create_dir(gateway.folder().join(".cursor")).expect("made");
+    let (code, _, err) = texts_of(&gateway.output(&["connect", "cursor", "--stdio", "--yes"]));
+    assert_eq!(code, Some(0), "{err}");
+    let text = fs::read_to_string(gateway.folder().join(".cursor/mcp.json")).expect("written");
+    let file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let entry = &file["mcpServers"]["switchyard"];
+    assert_eq!(entry["command"], env!("CARGO_BIN_EXE_switchyard"), "{text}");
+    let config = gateway.folder().canonicalize().expect("there").join("mcp_servers.yaml");
+    assert_eq!(entry["args"], serde_json::json!(["stdio", "--config", config]), "{text}");
+    assert!(entry.get("url").is_none(), "{text}");
+    let (_, printed, _) = texts_of(&gateway.output(&["connect", "json", "--stdio"]));
+    let printed: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(printed["mcpServers"]["switchyard"]["args"], entry["args"]);
+    // The entry leads to Switchyard itself, and is no server to import.
+    let (_, out, err) = texts_of(&gateway.output(&["import", ".cursor/mcp.json"]));
+    assert!(!out.contains("stdio"), "{out}{err}");
+}
