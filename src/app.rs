@@ -244,12 +244,12 @@ fn greet(server: &downstream::Config, addresses: &[SocketAddr]) {
         _ => {}
     }
     let scheme = if server.tls.is_some() { "https" } else { "http" };
-    // Without a terminal, the log alone says it.
-    let _ = writeln!(
-        err,
+    let text = format!(
         "\n  MCP endpoint  {scheme}://{address}/mcp\n  Dashboard     {scheme}://{address}/ui/\n  Next          \
-         `switchyard connect` lists the clients to connect\n"
+         `switchyard connect` lists the clients to connect\n\n"
     );
+    // In one piece, because another thread writes the log. A terminal that is gone needs nothing.
+    let _ = err.write_all(text.as_bytes());
 }
 
 /// Serves until `stop` gives a value and the shutdown delay is over. Returns false if serving ended earlier.

@@ -31,21 +31,27 @@ impl FollowedKeys {
 impl Authenticator {
     /// Reads the file of keys whenever it changed. Returns only when it is dropped.
     pub(super) async fn follow_key_file(&self) {
-        let mut refused = None;
+        let (mut refused, mut renewals) = (None, self.renewals());
         loop {
+            renewals.mark_unchanged();
+            let followed = self.followed.load_full();
+            let file = followed.as_ref().and_then(|followed| Some((followed, followed.config.key_file()?)));
+            let Some((followed, file)) = file else {
+                // A reload may name a file. The sender is in `self`.
+                let _ = renewals.changed().await;
+                continue;
+            };
             tokio::time::sleep(LOOK_EVERY).await;
-            let Some(followed) = self.followed.load_full() else { continue };
-            let Some(file) = followed.config.key_file() else { continue };
             let now = tokio::fs::metadata(&file.path).await.ok().map(FileStamp::from);
             if now == followed.seen || Some(now) == refused {
                 continue;
             }
             let path = file.path.display().to_string();
-            let read = Arc::clone(&followed);
+            let read = Arc::clone(followed);
             let read = tokio::task::spawn_blocking(move || Keys::read(&read.config)).await;
             refused = match read {
                 Ok(Ok(keys)) => {
-                    self.renew_followed(&followed, keys);
+                    self.renew_followed(followed, keys);
                     tracing::info!(path, "the API keys were read again");
                     None
                 }
