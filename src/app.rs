@@ -16,8 +16,8 @@ mod logins;
 mod reload;
 mod watch;
 
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, IsTerminal, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,13 +73,22 @@ pub enum Error {
     #[error("cannot start the threads that serve clients: {0}; set fewer `workers` under `server:`")]
     Workers(io::Error),
     /// The address is in use, or does not belong to this machine.
-    #[error("cannot listen on {address}: {reason}; choose another address with --listen")]
+    #[error("cannot listen on {address}: {reason}; {}choose another address with --listen", advice(.reason))]
     Listen {
         /// The address.
         address: SocketAddr,
         /// The error of the system.
         reason: io::Error,
     },
+}
+
+/// The action against the reason why an address cannot be used, besides another address.
+fn advice(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => "`switchyard doctor` names the program that has it, or ",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need the capability CAP_NET_BIND_SERVICE, or ",
+        _ => "",
+    }
 }
 
 /// Returns all HTTP routes for one manager, with the checks of requests: MCP, REST, health and documentation.
@@ -226,6 +235,25 @@ fn announce(server: &downstream::Config, addresses: &[SocketAddr]) {
     for address in addresses {
         tracing::info!(%address, memory_budget_bytes = server.memory_budget, "listening");
     }
+    greet(server, addresses);
+}
+
+/// Tells a person at a terminal what to open and to type next.
+fn greet(server: &downstream::Config, addresses: &[SocketAddr]) {
+    let mut err = io::stderr().lock();
+    let Some(mut address) = addresses.first().copied().filter(|_| err.is_terminal()) else { return };
+    match address {
+        SocketAddr::V4(ref mut v4) if v4.ip().is_unspecified() => v4.set_ip(Ipv4Addr::LOCALHOST),
+        SocketAddr::V6(ref mut v6) if v6.ip().is_unspecified() => v6.set_ip(Ipv6Addr::LOCALHOST),
+        _ => {}
+    }
+    let scheme = if server.tls.is_some() { "https" } else { "http" };
+    let text = format!(
+        "\n  MCP endpoint  {scheme}://{address}/mcp\n  Dashboard     {scheme}://{address}/ui/\n  Next          \
+         `switchyard connect` lists the clients to connect\n\n"
+    );
+    // In one piece, because another thread writes the log. A terminal that is gone needs nothing.
+    let _ = err.write_all(text.as_bytes());
 }
 
 /// Serves until `stop` gives a value and the shutdown delay is over. Returns false if serving ended earlier.

@@ -4,15 +4,14 @@
 //! read. The file that the path leads to counts: the exchange of a symbolic link (Kubernetes) or of the file (editors) is a
 //! change. A file that is gone or empty is waited for.
 //!
-//! The file is looked at again and again, as key files and certificates are. Notifications of the kernel would miss changes on
-//! network file systems and in folders that another machine mounts.
+//! The file is looked at again and again, as key files and certificates are ([`runtime::file_stamp`]).
 
-use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
+
+use runtime::file_stamp::FileStamp;
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -21,35 +20,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct WatchedFile {
     path: PathBuf,
-    seen: Option<Stamp>,
-}
-
-/// The facts that show a change of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl From<Metadata> for Stamp {
-    fn from(file: Metadata) -> Self {
-        Self {
-            device: file.dev(),
-            inode: file.ino(),
-            bytes: file.size(),
-            modified: (file.mtime(), file.mtime_nsec()),
-            changed: (file.ctime(), file.ctime_nsec()),
-        }
-    }
+    seen: Option<FileStamp>,
 }
 
 impl WatchedFile {
     /// The file at `path` as it is now. It blocks. Changes from now on count, so call it before you read the file.
     pub fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), seen: fs::metadata(path).ok().map(Stamp::from) }
+        Self { path: path.to_owned(), seen: FileStamp::of(path) }
     }
 
     /// Gives a value after each change.
@@ -65,9 +42,9 @@ impl WatchedFile {
         let mut last = self.seen;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let now = tokio::fs::metadata(&self.path).await.ok().map(Stamp::from);
+            let now = tokio::fs::metadata(&self.path).await.ok().map(FileStamp::from);
             // A shell empties a file before the command that writes it has begun.
-            let is_there = now.is_some_and(|now| now.bytes > 0);
+            let is_there = now.is_some_and(|now| !now.is_empty());
             if is_there && now == last && now != self.seen {
                 self.seen = now;
                 return;
@@ -79,6 +56,7 @@ impl WatchedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use futures_util::FutureExt;

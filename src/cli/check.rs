@@ -125,6 +125,9 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     for exception in config.server.exceptions() {
         writeln!(streams.out, "warning: server: {exception}")?;
     }
+    if let Some(warning) = config.server.auth.warning() {
+        writeln!(streams.out, "warning: server: {warning}")?;
+    }
     if let Some(remark) = config.server.remark_on_hosts() {
         writeln!(streams.out, "note: server: {remark}")?;
     }

@@ -12,8 +12,8 @@ use super::EXIT_USAGE;
 use super::operate::screen::width_of;
 use super::operate::table::{Cell, Table};
 use super::visible::VisibleWriter;
-use crate::connect::own_file::Addition;
-use crate::connect::{self, FileChange, diff};
+use crate::connect::own_file::ServersChange;
+use crate::connect::{self, FileChange, MovedSecrets, diff};
 
 /// Whether a command that changes files asks, and whether it writes.
 #[derive(Debug, Clone, Default, Args)]
@@ -21,8 +21,8 @@ pub(crate) struct WriteOptions {
     /// Write without asking.
     #[arg(long, short)]
     pub yes: bool,
-    /// Show the change and write nothing.
-    #[arg(long, conflicts_with = "yes")]
+    /// Show the change and write nothing, also with `--yes`.
+    #[arg(long)]
     pub dry_run: bool,
 }
 
@@ -103,7 +103,7 @@ impl CommandStreams<'_> {
     }
 
     /// Says which servers were not taken, and what else there is to know. `left` is the word for those.
-    pub(super) fn report_notes(&mut self, addition: &Addition, left: &str) -> Result<(), Failure> {
+    pub(super) fn report_notes(&mut self, addition: &ServersChange, left: &str) -> Result<(), Failure> {
         for (name, reason) in &addition.refused {
             writeln!(self.err, "note: {}: {left}: {reason}", one_line(name))?;
         }
@@ -111,6 +111,14 @@ impl CommandStreams<'_> {
             writeln!(self.err, "note: {note}")?;
         }
         Ok(())
+    }
+
+    /// Writes the secrets that a file is about to refer to into the vault, before the file.
+    pub(super) fn write_secrets(&mut self, secrets: Option<&MovedSecrets>) -> Result<(), Failure> {
+        let Some(secrets) = secrets.filter(|secrets| !secrets.is_empty()) else { return Ok(()) };
+        let vault = secrets.write()?;
+        let names: Vec<_> = secrets.names().collect();
+        Ok(writeln!(self.err, "{}: it has the secrets {} now", vault.display(), names.join(", "))?)
     }
 
     /// Asks the user, unless the answer is given by `--yes`.

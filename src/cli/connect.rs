@@ -18,7 +18,7 @@ use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::warm::OFFER;
 use crate::config::{Config, Listener};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
-use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State, inherited};
+use crate::connect::{self, ClientFile, FileChange, Gateway, MovedSecrets, Registry, State, inherited};
 use upstream::config::server_name;
 
 pub(super) const HELP: &str = "\
@@ -28,6 +28,7 @@ Examples:
   switchyard connect cursor --import --yes    move its servers to the configuration file too
   switchyard connect codex --view files       let it see one server only
   switchyard connect cursor --undo            restore its file
+  switchyard connect zed --stdio              let it start `switchyard stdio` instead of using the URL
   switchyard connect json                     print an entry for any other client";
 
 /// The word for a client that is not in the table.
@@ -47,6 +48,9 @@ pub(crate) struct Connect {
     /// The MCP endpoint [default: `SWITCHYARD_URL`, else `SWITCHYARD_LISTEN`, else that of the configuration file].
     #[arg(long, value_parser = endpoint)]
     pub url: Option<Url>,
+    /// Let the client start this program (`switchyard stdio`), for one that cannot use a URL.
+    #[arg(long, conflicts_with_all = ["view", "url", "key_env"])]
+    pub stdio: bool,
     /// The variable of the environment with the API key. The file refers to it and does not hold the key.
     #[arg(long, value_name = "NAME", value_parser = variable)]
     pub key_env: Option<String>,
@@ -54,14 +58,25 @@ pub(crate) struct Connect {
     #[command(flatten)]
     pub writing: WriteOptions,
     /// Restore the file as it was before the last `connect`.
-    #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env", "stdio"])]
     pub undo: bool,
-    /// Move the other servers of the client to the configuration file.
-    #[arg(long)]
-    pub import: bool,
+    /// Which servers move.
+    #[command(flatten)]
+    pub moving: MoveOptions,
     /// The configuration of the gateway.
     #[command(flatten)]
     pub file: ConfigFile,
+}
+
+/// Whether the servers of the client move.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MoveOptions {
+    /// Move the other servers of the client to the configuration file.
+    #[arg(long)]
+    pub import: bool,
+    /// Move their secrets into the vault. The configuration file refers to them.
+    #[arg(long, requires = "import")]
+    pub to_vault: bool,
 }
 
 /// The value of `--scope`.
@@ -172,15 +187,13 @@ fn connect_file(
     process: &mut Process<'_, '_>,
 ) -> Result<(), Failure> {
     let gateway = gateway(arguments, process)?;
-    let registry = arguments.import.then(|| Registry {
-        path: arguments.file.config.clone(),
-        inherited: inherited::here(process.environment),
-    });
-    let plan = connect::plan(client, file, &gateway, registry.as_ref())?;
+    let mut registry =
+        arguments.moving.import.then(|| registry(arguments, process.environment)).transpose()?;
+    let plan = connect::plan(client, file, &gateway, registry.as_mut())?;
     for note in &plan.notes {
         writeln!(process.streams.err, "note: {note}")?;
     }
-    if client.http.is_none() && plan.registry.is_none() && !gateway.config.exists() {
+    if (client.http.is_none() || arguments.stdio) && plan.registry.is_none() && !gateway.config.exists() {
         let config = gateway.config.display();
         writeln!(
             process.streams.err,
@@ -205,6 +218,7 @@ fn connect_file(
     if !process.streams.agree_to(&changes, &arguments.writing)? {
         return Ok(());
     }
+    process.streams.write_secrets(registry.as_ref().and_then(|registry| registry.secrets.as_ref()))?;
     for change in &changes {
         let backup = change.write()?;
         process.streams.written(change, backup.as_deref())?;
@@ -214,6 +228,13 @@ fn connect_file(
         writeln!(process.streams.err, "{OFFER}")?;
     }
     Ok(())
+}
+
+/// Returns the configuration file to which the servers of the client move.
+fn registry(arguments: &Connect, environment: &Lookup<'_>) -> Result<Registry, Failure> {
+    let path = arguments.file.config.clone();
+    let secrets = arguments.moving.to_vault.then(|| MovedSecrets::of_file(&path, environment)).transpose()?;
+    Ok(Registry { path, inherited: inherited::here(environment), secrets })
 }
 
 /// Returns the server of `--view` if the configuration file does not have it, unless another gateway is named.
@@ -237,6 +258,7 @@ fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Result<Gateway, Fa
     Ok(Gateway {
         url: url.unwrap_or_else(|| configured_url(config, process.environment)),
         is_url_named: arguments.url.is_some(),
+        is_started: arguments.stdio,
         view: arguments.view.clone(),
         key_variable: arguments.key_env.clone(),
         program: process.program.clone(),

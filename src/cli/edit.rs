@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,10 +17,12 @@ use settings::one_line;
 
 use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::connect::configured_url;
+use super::remote::{Remote, block_on};
 use super::{ConfigFile, warm};
 use crate::config::import::MAX_JSON;
 use crate::connect::own_file;
-use crate::connect::{FileChange, Offer, is_url};
+use crate::connect::{FileChange, MovedSecrets, Offer, is_url};
+use net::http::ResponseLimits;
 
 pub(super) const ADD_HELP: &str = "\
 Examples:
@@ -32,8 +33,8 @@ Examples:
   switchyard add                              paste a snippet from the documentation of a server
   switchyard add --from snippet.json --yes    a snippet or a link for any client, or a `claude mcp add` line";
 
-/// How long a gateway has to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long a gateway has to say that it is there.
+const IDENTIFY: ResponseLimits = ResponseLimits { bytes: 1 << 20, time: Duration::from_millis(500) };
 
 /// Arguments of `add`.
 #[derive(Debug, Clone, Args)]
@@ -58,6 +59,9 @@ pub(crate) struct Add {
     /// The server needs a login: write `auth: oauth`. `switchyard login NAME` logs in.
     #[arg(long, requires = "url")]
     pub oauth: bool,
+    /// Move secrets of the server into the vault. The file refers to them.
+    #[arg(long)]
+    pub to_vault: bool,
     /// The file with a snippet; `-` is standard input [default: standard input, without a URL and a command].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
     pub from: Option<PathBuf>,
@@ -112,7 +116,15 @@ fn add(
         None => of_text(arguments, input, streams)?,
     };
     let path = &arguments.file.config;
-    let addition = own_file::add(path, &[offer], environment)?;
+    let mut secrets = arguments.to_vault.then(|| MovedSecrets::of_file(path, environment)).transpose()?;
+    let offer = match &mut secrets {
+        Some(secrets) => secrets.take(offer),
+        None => offer,
+    };
+    let mut addition = own_file::add(path, &[offer], environment)?;
+    if let Some(secrets) = &mut secrets {
+        secrets.settle(&addition.change.after, &mut addition.notes);
+    }
     streams.report_notes(&addition, "not added")?;
     if addition.change.is_empty() {
         if !addition.refused.is_empty() {
@@ -121,7 +133,7 @@ fn add(
         writeln!(streams.err, "{}: it has all of this already", path.display())?;
         return Ok(());
     }
-    write(&addition.change, &arguments.writing, environment, streams)?;
+    write(&addition.change, secrets.as_ref(), &arguments.writing, environment, streams)?;
     if !arguments.writing.dry_run {
         writeln!(streams.err, "{}", warm::OFFER)?;
     }
@@ -175,6 +187,7 @@ fn of_text(
 /// Shows the change, asks, writes it, and says what is next.
 fn write(
     change: &FileChange,
+    secrets: Option<&MovedSecrets>,
     writing: &WriteOptions,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
@@ -182,6 +195,7 @@ fn write(
     if !streams.agree_to(&[change], writing)? {
         return Ok(());
     }
+    streams.write_secrets(secrets)?;
     let backup = change.write_own()?;
     streams.written(change, backup.as_deref())?;
     Ok(writeln!(streams.err, "{}", next(&change.path, environment))?)
@@ -189,19 +203,17 @@ fn write(
 
 /// Says how the change takes effect.
 pub(super) fn next(path: &Path, environment: &Lookup<'_>) -> String {
-    let url = configured_url(path, environment);
-    let listens = url.socket_addrs(|| None).ok().and_then(|addresses| addresses.into_iter().next());
-    match listens.filter(|address| TcpStream::connect_timeout(address, CONNECT_TIMEOUT).is_ok()) {
-        Some(address) => {
-            format!(
-                "A gateway listens on {address}. If it reads this file, `switchyard reload` applies the change."
-            )
-        }
-        None => {
-            "`switchyard check --connect` shows what the servers have, and `switchyard` starts the gateway."
-                .to_owned()
-        }
+    let mut url = configured_url(path, environment);
+    url.set_path("/");
+    let identified = async { Remote::at(url.clone())?.identify(IDENTIFY).await };
+    if matches!(block_on(identified), Ok(Some(_))) {
+        let address = url.authority();
+        return format!(
+            "A gateway listens on {address}. If it reads this file, `switchyard reload` applies the change."
+        );
     }
+    "`switchyard check --connect` shows what the servers have, and `switchyard` starts the gateway."
+        .to_owned()
 }
 
 fn remove(
@@ -209,8 +221,9 @@ fn remove(
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
 ) -> Result<(), Failure> {
-    let change = own_file::remove(&arguments.file.config, &arguments.names, environment)?;
-    write(&change, &arguments.writing, environment, streams)
+    let removal = own_file::remove(&arguments.file.config, &arguments.names, environment)?;
+    streams.report_notes(&removal, "not removed")?;
+    write(&removal.change, None, &arguments.writing, environment, streams)
 }
 
 /// Runs `add` with the streams of this process.

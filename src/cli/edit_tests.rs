@@ -176,14 +176,22 @@ fn invalid_server_is_refused_with_a_hint() {
 
 #[test]
 fn a_gateway_that_listens_is_named() {
+    use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let folder = tempfile::tempdir().expect("a folder");
     let file = format!("server: {{listen: \"{address}\"}}\nmcp_servers: {{}}\n");
     fs::write(folder.path().join("mcp_servers.yaml"), file).expect("written");
+    let gateway = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        assert!(stream.read(&mut [0; 4096]).expect("a request") > 0);
+        let body = r#"{"status": "healthy", "version": "1.0.0"}"#;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close", body.len());
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).expect("written");
+    });
     let (_, _, err) = ran(&folder, &["add", "a", "https://a/mcp", "-y"], None, None);
+    gateway.join().expect("it answered");
     assert!(err.contains(&format!("listens on {address}")) && err.contains("`switchyard reload`"), "{err}");
-    drop(listener);
     let (_, _, err) = ran(&folder, &["remove", "a", "-y"], None, None);
     assert!(err.contains("`switchyard` starts the gateway"), "{err}");
 }

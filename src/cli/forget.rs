@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use http::Method;
 
-use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
+use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit, not_a_gateway};
 use super::visible;
 
 pub(super) const HELP: &str = "\
@@ -41,9 +41,14 @@ pub(super) fn run(arguments: &Forget) -> ExitCode {
     let done = Remote::of(&arguments.running).and_then(|remote| {
         let path = ["servers", arguments.server.as_str(), "forget"];
         match block_on(remote.rest(Method::POST, &path, &[])) {
+            Ok(server) if server.get("name").is_none() => Err(not_a_gateway().of(&remote)),
             Ok(_) => Ok("forgotten; the gateway reads it again".to_owned()),
-            Err(RemoteError::Unreachable { .. }) if arguments.running.url.is_none() => forget_here(arguments),
-            Err(failed) => Err(failed),
+            Err(RemoteError::Unreachable { .. } | RemoteError::Foreign { .. })
+                if arguments.running.url.is_none() =>
+            {
+                forget_here(arguments)
+            }
+            Err(failed) => Err(failed.of(&remote)),
         }
     });
     let mut err = io::stderr().lock();

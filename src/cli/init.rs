@@ -16,7 +16,6 @@ use super::connect::{listener_url, this_host, unknown};
 use super::warm::OFFER;
 use super::{ConfigFile, schema};
 use crate::config::Listener;
-use crate::config::import::to_set;
 use crate::connect::clients::{Client, Host};
 use crate::connect::own_file;
 use crate::connect::{self, ClientFile, MovedSecrets, Offer};
@@ -66,23 +65,20 @@ fn run(
     let head = format!("# yaml-language-server: $schema={}\n", schema::FILE);
     own_file::first(path, &head, &[], arguments.force, environment)?;
     let mut offers = offers(arguments, host, streams)?;
-    let failed = |error: auth::vault::Error| Failure::Other(format!("{error}; nothing was written"));
-    let mut moved = arguments.to_vault.then(MovedSecrets::new).transpose().map_err(failed)?;
+    // A first file has the default vault.
+    let mut moved = arguments.to_vault.then(MovedSecrets::new).transpose()?;
     if let Some(moved) = &mut moved {
         offers = offers.into_iter().map(|offer| moved.take(offer)).collect();
     }
     let mut addition = own_file::first(path, &head, &offers, arguments.force, environment)?;
-    let names = moved.as_mut().map(|moved| moved.used_in(&addition.change.after)).unwrap_or_default();
-    addition.notes.retain(|note| !names.iter().any(|name| note.starts_with(&to_set(name))));
+    if let Some(moved) = &mut moved {
+        moved.settle(&addition.change.after, &mut addition.notes);
+    }
     streams.report_notes(&addition, "left out")?;
     if !streams.agree_to(&[&addition.change], &arguments.writing)? {
         return Ok(());
     }
-    // Before the file that refers to them.
-    if let Some(moved) = moved.as_ref().filter(|_| !names.is_empty()) {
-        let vault = moved.write().map_err(failed)?;
-        writeln!(streams.err, "{}: it has the secrets {} now", vault.display(), names.join(", "))?;
-    }
+    streams.write_secrets(moved.as_ref())?;
     let backup = addition.change.write_own()?;
     streams.written(&addition.change, backup.as_deref())?;
     // Replaced, because it belongs to the version of the program.

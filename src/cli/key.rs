@@ -1,13 +1,113 @@
-//! `switchyard key new`: prints a new API key, only once, and the lines of the configuration file that
-//! accept it.
+//! `switchyard key`: makes, lists and revokes API keys.
 //!
-//! Invariant: only the hash is meant to be stored. The output is YAML, with the key in a comment.
+//! Invariant: a key is printed once, and only its hash is stored: by `add` in `keys_file`, and by the operator in the lines
+//! that `new` prints. Those are YAML, with the key in a comment.
 
 use std::io::{self, Write};
 
 use secrecy::ExposeSecret;
+use settings::expand::Lookup;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
-use auth::Role;
+use super::confirm::{CommandStreams, Failure};
+use super::{ConfigFile, Key};
+use crate::config::Config;
+use auth::{ApiKey, ApiKeyList, KeyFile, Role};
+
+pub(super) const HELP: &str = "\
+Examples:
+  switchyard key add laptop --role caller
+  SWITCHYARD_KEY=$(switchyard key add ops --role superuser) switchyard reload
+  switchyard key list
+  switchyard key revoke laptop
+  switchyard key new --id ci                print lines for `api_keys` instead
+
+The keys are in the file that `keys_file` names, as hashes.";
+
+/// Runs the command.
+pub(super) fn run(
+    command: &Key,
+    environment: &Lookup<'_>,
+    streams: &mut CommandStreams<'_>,
+) -> Result<(), Failure> {
+    match command {
+        Key::New { id, role } => Ok(new(id.as_deref(), *role, streams.out)?),
+        Key::Add { name, role, expires, file } => {
+            let (keys, store) = keys_of(file, environment)?;
+            refuse_listed(&keys, name, file)?;
+            let key = store.add(name, *role, expires.as_deref()).map_err(|error| failed(&error))?;
+            writeln!(streams.out, "{}", key.expose_secret())?;
+            streams.out.flush()?;
+            Ok(writeln!(
+                streams.err,
+                "{name}: this key has the role {role}, and is shown this once. Send it as `Authorization: Bearer <key>` or \
+                 `X-API-Key: <key>`. A running gateway accepts it in about a second."
+            )?)
+        }
+        Key::List { file } => list(file, environment, streams),
+        Key::Revoke { name, file } => {
+            let (keys, store) = keys_of(file, environment)?;
+            refuse_listed(&keys, name, file)?;
+            store.revoke(name).map_err(|error| failed(&error))?;
+            Ok(writeln!(
+                streams.err,
+                "{name}: revoked. A running gateway refuses it in about a second, and ends its sessions and streams."
+            )?)
+        }
+    }
+}
+
+fn failed(error: &auth::Error) -> Failure {
+    Failure::Other(error.to_string())
+}
+
+/// The keys of the configuration, and the file with further ones.
+fn keys_of(file: &ConfigFile, environment: &Lookup<'_>) -> Result<(ApiKeyList, KeyFile), Failure> {
+    let keys =
+        Config::load_keys(&file.config, environment).map_err(|error| Failure::Usage(error.to_string()))?;
+    let path = file.config.display();
+    match keys {
+        Some(keys) => match keys.file.clone() {
+            Some(store) => Ok((keys, store)),
+            None => Err(Failure::Usage(format!(
+                "{path} names no file of keys: add the line `keys_file: switchyard-keys.json` below `server:`, then run \
+                 `switchyard reload`"
+            ))),
+        },
+        None => Err(Failure::Usage(format!(
+            "{path} does not accept API keys: add these lines below `server:`, then run `switchyard reload`. From then on, \
+             each client needs a key.\n  auth_mode: api_key\n  keys_file: switchyard-keys.json"
+        ))),
+    }
+}
+
+/// Fails if the key `name` is one of the configuration file.
+fn refuse_listed(keys: &ApiKeyList, name: &str, file: &ConfigFile) -> Result<(), Failure> {
+    if keys.listed.iter().any(|key| key.id == name) {
+        let path = file.config.display();
+        let reason = "is one of `api_keys`: change it there, then run `switchyard reload`";
+        return Err(Failure::Other(format!("{path}: the key `{name}` {reason}")));
+    }
+    Ok(())
+}
+
+fn list(
+    file: &ConfigFile,
+    environment: &Lookup<'_>,
+    streams: &mut CommandStreams<'_>,
+) -> Result<(), Failure> {
+    let (keys, store) = keys_of(file, environment)?;
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let (path, own) = (file.config.display().to_string(), store.path.display().to_string());
+    let listed = keys.listed.into_iter().map(|ApiKey { id, role, expires, .. }| {
+        let expires = expires.and_then(|time| OffsetDateTime::from(time).format(&Rfc3339).ok());
+        [id, role.to_string(), or_dash(None), or_dash(expires), path.clone()]
+    });
+    let stored = store.list().map_err(|error| failed(&error))?.into_iter();
+    let stored = stored.map(|key| [key.id, key.role, or_dash(key.added), or_dash(key.expires), own.clone()]);
+    Ok(streams.table(&["NAME", "ROLE", "ADDED", "EXPIRES", "FILE"], listed.chain(stored))?)
+}
 
 /// Makes a key with the name `id`, or with a random name.
 pub(crate) fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> {
@@ -36,6 +136,12 @@ fn random_id() -> String {
 pub(crate) fn parse_id(text: &str) -> Result<String, String> {
     let fits = auth::is_id(text);
     fits.then(|| text.to_owned()).ok_or_else(|| "lower-case letters, digits and `-`, at most 64".into())
+}
+
+/// Parses `--expires`; the error describes a valid date.
+pub(crate) fn parse_date(text: &str) -> Result<String, String> {
+    let is_date = auth::parse_time(text).is_some();
+    is_date.then(|| text.to_owned()).ok_or_else(|| "a date such as 2027-06-30 or 2027-06-30T12:00:00Z".into())
 }
 
 /// Parses `--role`; the error lists the roles.

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::config::Config;
+use runtime::regular_file::explained;
 
 /// Why the log file cannot be written, and what to type.
 pub(super) struct Unwritable {
@@ -33,5 +34,6 @@ pub(super) fn unwritable(config: &Config) -> Option<Unwritable> {
 /// Why the system does not let this user write `path`.
 pub(super) fn refusal(path: &Path) -> Option<String> {
     let reason = accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).err()?;
-    Some(format!("{}: {}", path.display(), std::io::Error::from(reason)))
+    let reason = explained(std::io::Error::from(reason), "write there");
+    Some(format!("{}: {reason}", path.display()))
 }

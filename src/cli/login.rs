@@ -130,6 +130,14 @@ async fn log_in(
     terminal: &mut LoginTerminal<'_>,
 ) -> Result<(), RemoteError> {
     let remote = Remote::of(running)?;
+    log_in_at(&remote, server, terminal).await.map_err(|error| error.of(&remote))
+}
+
+async fn log_in_at(
+    remote: &Remote,
+    server: &str,
+    terminal: &mut LoginTerminal<'_>,
+) -> Result<(), RemoteError> {
     let before: LoginView = remote.login(Method::GET, server).await?;
     if before.is_logged_in() {
         let line = before.line();
@@ -145,7 +153,7 @@ async fn log_in(
     let place =
         if is_open { "in the browser that was opened" } else { "in a browser, under the address above" };
     say(terminal.err, &format!("log in to {server} {place}; waiting for at most ten minutes"))?;
-    let shown = finished(&remote, server, before.failure.as_ref()).await?;
+    let shown = finished(remote, server, before.failure.as_ref()).await?;
     say(terminal.out, &format!("logged in to {server} as {}", shown.line()))
 }
 
@@ -175,7 +183,9 @@ async fn finished(
 }
 
 async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) -> Result<(), RemoteError> {
-    let _: LoginView = Remote::of(running)?.login(Method::DELETE, server).await?;
+    let remote = Remote::of(running)?;
+    let ended = remote.login::<LoginView>(Method::DELETE, server).await;
+    ended.map_err(|error| error.of(&remote))?;
     say(out, &format!("logged out of {server}"))
 }
 

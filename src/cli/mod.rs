@@ -28,6 +28,7 @@ pub(crate) mod remote;
 mod run;
 mod schema;
 pub(crate) mod secret;
+pub(crate) mod service;
 mod terminal;
 pub(crate) mod token;
 mod visible;
@@ -111,8 +112,11 @@ pub(crate) enum Command {
     #[command(after_help = forget::HELP)]
     Forget(forget::Forget),
     /// API keys (`auth_mode: api_key`).
-    #[command(subcommand)]
+    #[command(subcommand, after_help = key::HELP)]
     Key(Key),
+    /// The gateway as a service of one person, which starts at login.
+    #[command(subcommand, after_help = service::HELP)]
+    Service(service::Service),
     /// Print a JSON Web Token that this gateway accepts (`auth_mode: jwt`).
     Token(Token),
     /// Secrets for the configuration file, sealed in the vault (`${secret:NAME}`).
@@ -156,6 +160,36 @@ pub(crate) enum Secret {
 /// The commands for API keys.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Key {
+    /// Make a key, print it once, and store its hash in `keys_file`. A running gateway accepts it about a second later.
+    Add {
+        /// Its name: lower-case letters, digits and `-`.
+        #[arg(value_parser = key::parse_id)]
+        name: String,
+        /// The role of its holder: `reader` sees what there is, `caller` also calls, `superuser` also operates.
+        #[arg(long, default_value = "reader", value_parser = key::parse_role)]
+        role: Role,
+        /// From when on it is refused: a date such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z.
+        #[arg(long, value_name = "DATE", value_parser = key::parse_date)]
+        expires: Option<String>,
+        /// The configuration that names the file.
+        #[command(flatten)]
+        file: ConfigFile,
+    },
+    /// List the names and roles of all keys.
+    List {
+        /// The configuration that names the file.
+        #[command(flatten)]
+        file: ConfigFile,
+    },
+    /// Remove a key from `keys_file`. A running gateway refuses it about a second later, and ends its sessions and streams.
+    Revoke {
+        /// Its name.
+        #[arg(value_parser = key::parse_id)]
+        name: String,
+        /// The configuration that names the file.
+        #[command(flatten)]
+        file: ConfigFile,
+    },
     /// Print a new key, once, and the lines of the configuration file that let it in.
     New {
         /// Its name: lower-case letters, digits and `-`. Without it, one is made up.
@@ -309,8 +343,8 @@ pub fn run() -> ExitCode {
         Command::Connect(arguments) => connect::start(&arguments, &environment),
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),
-        Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())
-            .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Command::Key(command) => confirm::with_streams(|streams| key::run(&command, &environment, streams)),
+        Command::Service(command) => service::start(&command, &environment),
         Command::Warm(arguments) => warm::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
         Command::Operate(command) => operate::run(&command),

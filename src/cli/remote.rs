@@ -8,6 +8,7 @@
 //!
 //! Not here: what a command asks (`login`, `operate`).
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -72,12 +73,42 @@ pub(super) enum RemoteError {
         /// The error of the connection.
         reason: String,
     },
+    /// Another program answered.
+    #[error(
+        "no Switchyard answers{}, another program does ({answer}); name the gateway with --url, or run `switchyard \
+         doctor` to see which program it is", at(.url)
+    )]
+    Foreign {
+        /// The URL, without its path. Empty where it is not known yet.
+        url: String,
+        /// The difference between its answer and that of a gateway.
+        answer: String,
+    },
     /// The gateway refused the credential, or its role does not suffice.
-    #[error("{0}; give a credential in SWITCHYARD_KEY")]
-    Denied(String),
+    #[error("{reason}; give a credential in SWITCHYARD_KEY, such as a key of `switchyard key add {needed}`")]
+    Denied {
+        /// The words of the gateway.
+        reason: String,
+        /// The arguments of the command that makes a key which suffices.
+        needed: &'static str,
+    },
     /// Another refusal or failure, in the words of the gateway.
     #[error("{0}")]
     Refused(String),
+}
+
+fn at(url: &str) -> String {
+    if url.is_empty() { String::new() } else { format!(" at {url}") }
+}
+
+impl RemoteError {
+    /// Adds the URL of `remote`, if another program answered there.
+    pub(super) fn of(self, remote: &Remote) -> Self {
+        match self {
+            Self::Foreign { answer, .. } => Self::Foreign { url: remote.origin(), answer },
+            other => other,
+        }
+    }
 }
 
 impl From<io::Error> for RemoteError {
@@ -105,8 +136,8 @@ pub(super) fn exit(ended: Result<(), RemoteError>, err: &mut dyn Write) -> ExitC
     let _ = writeln!(err, "{}", visible::lines(&failed.to_string()));
     match failed {
         RemoteError::Configuration(_) | RemoteError::Usage(_) => EXIT_USAGE.into(),
-        RemoteError::Unreachable { .. } => EXIT_UNREACHABLE.into(),
-        RemoteError::Denied(_) => EXIT_DENIED.into(),
+        RemoteError::Unreachable { .. } | RemoteError::Foreign { .. } => EXIT_UNREACHABLE.into(),
+        RemoteError::Denied { .. } => EXIT_DENIED.into(),
         RemoteError::Refused(_) | RemoteError::Closed => ExitCode::FAILURE,
     }
 }
@@ -133,9 +164,14 @@ impl Remote {
             Some(url) => url.clone(),
             None => configured(&running.file)?,
         };
+        Ok(Self { key: running.key.clone(), ..Self::at(url)? })
+    }
+
+    /// The gateway at `url`, without a credential.
+    pub(super) fn at(url: Url) -> Result<Self, RemoteError> {
         let client = Client::new(&url, (DialPolicy::Anywhere, &Network::default()), 1, &Shutdown::new());
         let client = client.map_err(|error| RemoteError::Refused(error.to_string()))?;
-        Ok(Self { client, url, key: running.key.clone() })
+        Ok(Self { client, url, key: None })
     }
 
     /// Returns the URL of the gateway without its path, user and password.
@@ -181,6 +217,20 @@ impl Remote {
         self.client.fetch(request, limits).await.map_err(|error| self.lost(&error))
     }
 
+    /// Asks whether Switchyard answers, without the credential. Returns its version, which it does not tell to every host name.
+    pub(super) async fn identify(
+        &self,
+        limits: ResponseLimits,
+    ) -> Result<Option<Option<String>>, RemoteError> {
+        let health = self.without_key(Method::GET, &["health"], limits).await?;
+        let Ok(body) = Raw::parse(&health.body) else { return Ok(None) };
+        let version = body.text("version").map(Cow::into_owned);
+        let is_health = health.status == StatusCode::OK && version.is_some() && body.get("status").is_some();
+        // It answers to other names only.
+        let is_refusal = body.text("code").is_some_and(|code| code == "host_not_allowed");
+        Ok((is_health || is_refusal).then_some(version))
+    }
+
     /// Begins a request below the URL of the gateway, with the credential.
     pub(super) fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
         let request = RequestBuilder::new(method, self.url.clone()).below(path);
@@ -202,6 +252,10 @@ impl Remote {
             client::Error::TooLarge { .. }
             | client::Error::MemoryExhausted
             | client::Error::Malformed { .. } => RemoteError::Refused(error.to_string()),
+            // hyper's words for bytes that are not HTTP.
+            client::Error::Lost { reason } if reason.contains("invalid HTTP") => {
+                RemoteError::Foreign { url: self.origin(), answer: "it does not speak HTTP".into() }
+            }
             _ => RemoteError::Unreachable { url: self.origin(), reason: error.to_string() },
         }
     }
@@ -209,7 +263,15 @@ impl Remote {
 
 /// Returns the failure for an answer that no gateway writes.
 pub(super) fn not_a_gateway() -> RemoteError {
-    RemoteError::Refused("the answer is not that of a gateway; look at --url".to_owned())
+    RemoteError::Foreign { url: String::new(), answer: "its answer is not that of a gateway".into() }
+}
+
+/// Returns the failure for an answer with `status` that no gateway writes.
+pub(super) fn not_of_a_gateway(status: StatusCode) -> RemoteError {
+    if status.is_success() {
+        return not_a_gateway();
+    }
+    RemoteError::Foreign { url: String::new(), answer: format!("status {status}") }
 }
 
 /// Returns the failure for an answer with a problem document.
@@ -218,8 +280,9 @@ pub(super) fn refused(response: &WholeResponse) -> RemoteError {
 }
 
 fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> RemoteError {
+    // Each refusal of a gateway says why.
     if detail.is_empty() {
-        return of_text(status, &format!("the gateway answered with the status {status}"), "");
+        return not_of_a_gateway(status);
     }
     of_text(status, detail, hint)
 }
@@ -229,7 +292,8 @@ pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> RemoteErr
     let hint = if hint.is_empty() || detail.contains(hint) { String::new() } else { format!(" ({hint})") };
     let text = visible::line(&format!("{detail}{hint}"));
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RemoteError::Denied(text),
+        StatusCode::UNAUTHORIZED => RemoteError::Denied { reason: text, needed: "NAME" },
+        StatusCode::FORBIDDEN => RemoteError::Denied { reason: text, needed: "NAME --role ROLE" },
         _ => RemoteError::Refused(text),
     }
 }
@@ -297,8 +361,8 @@ mod tests {
         let detail = "no tool \"a\"; did you mean \"b\"?; not reached yet: c";
         let once = of_text(StatusCode::NOT_FOUND, detail, "did you mean \"b\"?");
         assert_eq!(once, RemoteError::Refused(detail.into()));
-        let denied = of_status(StatusCode::FORBIDDEN, &Problem::default());
-        assert!(matches!(denied, RemoteError::Denied(text) if text.contains("403")));
+        let foreign = of_status(StatusCode::FORBIDDEN, &Problem::default());
+        assert!(matches!(foreign, RemoteError::Foreign { answer, .. } if answer.contains("403")));
         for text in ["", "gw", "ftp://gw", "http://", "http://gw/?a=b", "http://gw/#a"] {
             assert!(parse_url(text).is_err(), "{text}");
         }

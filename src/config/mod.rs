@@ -7,6 +7,8 @@
 
 #[cfg(feature = "handbook")]
 mod documentation;
+#[cfg(feature = "program")]
+mod edited;
 mod foreign;
 #[cfg(feature = "program")]
 pub(crate) mod import;
@@ -17,7 +19,6 @@ mod vault;
 use std::path::Path;
 use std::sync::Arc;
 
-use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 
 pub(crate) use listener::Listener;
@@ -36,10 +37,6 @@ use settings::{
     Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, settings,
 };
 use upstream::api::Kinds;
-
-/// Values of variables and secrets that have none while a file is checked. With the first, a URL that is a single variable
-/// is valid; with the second, a URL with a variable as its port.
-const TRIED: [&str; 2] = ["http://localhost", "1"];
 
 /// The complete configuration.
 #[derive(Debug, Clone)]
@@ -107,6 +104,22 @@ impl Config {
         if problems.is_empty() { Ok(settings) } else { Err(invalid(path, text, &document, &problems)) }
     }
 
+    /// Reads only the API keys, so that one can be revoked whatever mistakes the rest of the file has; `None` if the gateway
+    /// accepts none.
+    pub fn load_keys(path: &Path, environment: &Lookup<'_>) -> Result<Option<auth::ApiKeyList>, Error> {
+        let content = Zeroizing::new(read(path)?);
+        let problems = Problems::default();
+        let text = text_of(&content, &problems);
+        let document = document::parse(text, &problems);
+        let secrets = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
+        let sources = Sources { environment, secrets: &secrets, without_secrets: &vault::SETTINGS };
+        let mut part = server_part(&document.root, &auth::ApiKeyList::FIELDS);
+        expand::expand(&mut part, &sources, &problems);
+        let server = Setting::root(&part, &problems).in_folder(folder_of(path)).member("server");
+        let keys = server.and_then(|server| auth::ApiKeyList::of_server(&server));
+        if problems.is_empty() { Ok(keys) } else { Err(invalid(path, text, &document, &problems)) }
+    }
+
     /// Reads where the gateway of the file at `path` listens, whatever mistakes the rest of the file has.
     pub fn load_listener(path: &Path, environment: &Lookup<'_>) -> Result<Listener, Error> {
         let content = Zeroizing::new(read(path)?);
@@ -135,20 +148,7 @@ impl Config {
         Self::parse_with(path, content, environment, None, builtins::KINDS)
     }
 
-    /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
-    /// matter, and neither do files that it names. The file is valid if it is with one of two values for all of them.
-    pub fn check(path: &Path, content: &str, environment: &Lookup<'_>) -> Result<(), Error> {
-        let with = |value: &'static str| {
-            let set = |name: &str| environment(name).or_else(|_| Ok(value.to_owned()));
-            let secret = |_: &str| Ok(SecretString::from(value));
-            whole(Self::parse_with(path, content.as_bytes(), &set, Some(&secret), builtins::KINDS))
-        };
-        let [first, second] = TRIED;
-        with(second).or_else(|_| with(first)).map(drop)
-    }
-
     /// Returns what the readers of the file expect.
-    #[cfg(test)]
     pub(crate) fn recorded() -> settings::Recorded {
         let problems = Problems::recording();
         Self::from_settings(&Setting::any(&problems), json::Raw::of(&()), builtins::KINDS);
@@ -164,6 +164,7 @@ impl Config {
     ) -> Result<(Self, Option<Report>), Error> {
         // Values of their own stand for secrets that are not there yet, and neither are files.
         let problems = if secrets.is_some() { Problems::without_files() } else { Problems::default() };
+        let problems = problems.with_layout(Self::recorded);
         let text = text_of(content, &problems);
         let mut document = document::parse(text, &problems);
         foreign::refuse(&mut document.root, &problems);

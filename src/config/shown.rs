@@ -20,7 +20,7 @@ const PUBLIC: &[&str] = &[
     "audience", "azp", "bearer_file", "builtin", "ca", "cert", "chunking", "client_ca", "client_id", "client_metadata_url",
     "collection", "collection_mapping_file", "collection_prefix", "command", "cwd", "database", "default_pass_env",
     "default_tools_on_change", "deny", "description", "embedding", "env_file", "era", "exclude", "expires", "grant", "host", "id",
-    "identity_provider", "index_dir", "ingest_roots", "issuer", "jwks_url", "listen", "log_file", "log_format",
+    "identity_provider", "index_dir", "ingest_roots", "issuer", "jwks_url", "keys_file", "listen", "log_file", "log_format",
     "log_level", "map", "model", "no_proxy", "on_change", "pass_env", "path", "per", "prefix", "private_key_id", "project",
     "project_from", "provider", "proxy", "public_url", "redirect_uri", "resource", "role", "role_claim", "roles", "roles_claim",
     "scopes", "sharing", "state_dir", "store", "tenant", "token_endpoint", "token_header", "tool_names", "transport",

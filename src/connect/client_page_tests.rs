@@ -30,6 +30,7 @@ fn gateway(key_variable: Option<&str>) -> Gateway {
     Gateway {
         url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
         is_url_named: false,
+        is_started: false,
         view: None,
         key_variable: key_variable.map(str::to_owned),
         program: "/usr/local/bin/switchyard".into(),

@@ -12,6 +12,9 @@ use super::clients::{Client, Constant, Constants, Http, Reference};
 use crate::config::import::json::{Json, Members};
 use crate::config::import::ownership::NAME;
 
+/// The arguments of this program before the configuration file, for a client that starts it.
+const ARGUMENTS: [&str; 2] = ["stdio", "--config"];
+
 /// The gateway that clients are connected to.
 #[derive(Debug, Clone)]
 pub(crate) struct Gateway {
@@ -19,6 +22,8 @@ pub(crate) struct Gateway {
     pub url: Url,
     /// Whether the user named the URL.
     pub is_url_named: bool,
+    /// Whether the client starts this program, even if it could use the URL.
+    pub is_started: bool,
     /// The only server that the client sees.
     pub view: Option<String>,
     /// The variable of the environment with the key.
@@ -33,7 +38,7 @@ impl Gateway {
     /// Returns the name and the value of the entry for `client`.
     pub(super) fn entry(&self, client: &Client) -> Result<(String, Json), Error> {
         let name = self.name(client)?;
-        let entry = match &client.http {
+        let entry = match client.http.as_ref().filter(|_| !self.is_started) {
             Some(http) => self.with_url(client, http, &name)?,
             None => self.with_program(client, &name)?,
         };
@@ -78,8 +83,11 @@ impl Gateway {
         let text =
             |path: &PathBuf| path.to_str().map(|path| Json::Text(path.to_owned())).ok_or(Error::OddPath);
         let program = text(&self.program)?;
-        let args =
-            vec![Json::Text("stdio".to_owned()), Json::Text("--config".to_owned()), text(&self.config)?];
+        let args = vec![
+            Json::Text(ARGUMENTS[0].to_owned()),
+            Json::Text(ARGUMENTS[1].to_owned()),
+            text(&self.config)?,
+        ];
         let command = client.stdio.command.to_owned();
         if let Some(key) = client.stdio.args {
             entry.extend([(command, program), (key.to_owned(), Json::List(args))]);
@@ -110,7 +118,12 @@ impl Gateway {
 
     /// The entry as plain JSON, for a client that is not in the table.
     pub(crate) fn json(&self) -> String {
-        let mut entry = serde_json::json!({"type": "http", "url": self.endpoint()});
+        let mut entry = if self.is_started {
+            let [stdio, config] = ARGUMENTS;
+            serde_json::json!({"command": self.program, "args": [stdio, config, self.config]})
+        } else {
+            serde_json::json!({"type": "http", "url": self.endpoint()})
+        };
         if let Some(variable) = &self.key_variable {
             entry["headers"] = serde_json::json!({"Authorization": format!("Bearer ${{{variable}}}")});
         }

@@ -59,6 +59,10 @@ pub(crate) enum Error {
     ChangedSince(PathBuf),
 }
 
+fn unwritable(error: io::Error) -> Error {
+    Error::Unwritable(regular_file::explained(error, "write to its folder"))
+}
+
 /// A file as it was read.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
@@ -113,7 +117,7 @@ impl Snapshot {
     pub(crate) fn replace(&self, text: &str) -> Result<Option<PathBuf>, Error> {
         self.check_writable()?;
         let hash = hash(text.as_bytes());
-        let new = self.prepare(text.as_bytes(), &hash).map_err(Error::Unwritable)?;
+        let new = self.prepare(text.as_bytes(), &hash).map_err(unwritable)?;
         let result =
             if self.exists() { self.exchange(&new, &hash).map(Some) } else { self.place(&new, &hash) };
         // After a success it is a backup by now, or has a second name.

@@ -13,18 +13,19 @@ use super::clients::Client;
 use super::registry::{self, Offer};
 use super::spelling::Dialect;
 use super::switches;
-use super::{Error, FileChange};
+use super::{Error, FileChange, MovedSecrets};
 use crate::config::import::json::{Json, member};
 use crate::config::import::ownership::{self, is_ours};
 use settings::one_line;
 
 /// The configuration file to which servers move.
-#[derive(Debug)]
 pub(crate) struct Registry {
     /// Its path.
     pub path: PathBuf,
     /// Variables of this machine that programs get ([`super::inherited`]).
     pub inherited: Vec<String>,
+    /// The secrets that move to the vault, if they do.
+    pub secrets: Option<MovedSecrets>,
 }
 
 /// The servers that move.
@@ -40,7 +41,7 @@ pub(super) struct Moved {
 impl Registry {
     /// Plans to move the servers in `root`, which was read from `file`, without those that lead to `gateway`.
     pub(super) fn take(
-        &self,
+        &mut self,
         client: &Client,
         file: &Path,
         root: &Json,
@@ -48,14 +49,21 @@ impl Registry {
     ) -> Result<Moved, Error> {
         let invalid = |reason| Error::Invalid { path: self.path.clone(), reason };
         let now = super::unchanged(&self.path)?;
-        let added = registry::add(&now.before, &offer(client, file, root, gateway), &self.inherited);
-        let added = added.map_err(invalid)?;
+        let offer = offer(client, file, root, gateway);
+        let offer = match &mut self.secrets {
+            Some(secrets) => secrets.take(offer),
+            None => offer,
+        };
+        let added = registry::add(&now.before, &offer, &self.inherited).map_err(invalid)?;
         let mut notes: Vec<String> = added
             .refused
             .iter()
             .map(|(name, reason)| format!("{}: it stays where it is: {reason}", one_line(name)))
             .collect();
         notes.extend(added.notes);
+        if let Some(secrets) = &mut self.secrets {
+            secrets.settle(&added.after, &mut notes);
+        }
         let change = if added.after == now.before { None } else { Some(now.to(added.after)?) };
         Ok(Moved { names: added.names, notes, change })
     }

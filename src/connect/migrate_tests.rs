@@ -9,6 +9,7 @@ fn gateway() -> Gateway {
     Gateway {
         url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
         is_url_named: false,
+        is_started: false,
         view: None,
         key_variable: None,
         program: "/usr/bin/switchyard".into(),
@@ -25,8 +26,13 @@ fn moved(id: &str, theirs: &str, ours: Option<&str>) -> (String, Option<String>,
         fs::write(&registry, ours).expect("written");
     }
     let client = Client::find(id).expect("a client");
-    let plan = plan(client, &file, &gateway(), Some(&Registry { path: registry, inherited: Vec::new() }))
-        .expect("a plan");
+    let plan = plan(
+        client,
+        &file,
+        &gateway(),
+        Some(&mut Registry { path: registry, inherited: Vec::new(), secrets: None }),
+    )
+    .expect("a plan");
     (plan.client.after, plan.registry.map(|change| change.after), plan.notes)
 }
 

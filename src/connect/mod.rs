@@ -101,6 +101,9 @@ pub(crate) enum Error {
         /// The reason.
         reason: String,
     },
+    /// The vault cannot be opened or written.
+    #[error("{0}; nothing was written")]
+    Vault(#[from] auth::vault::Error),
     /// The file cannot be read or written.
     #[error("{}: {reason}", .path.display())]
     File {
@@ -161,7 +164,7 @@ pub(crate) fn plan(
     client: &Client,
     file: &Path,
     gateway: &Gateway,
-    registry: Option<&Registry>,
+    registry: Option<&mut Registry>,
 ) -> Result<Plan, Error> {
     let (name, entry) = gateway.entry(client)?;
     let mut plan = Plan { client: unchanged(file)?, registry: None, notes: Vec::new() };

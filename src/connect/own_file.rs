@@ -1,6 +1,6 @@
 //! Changes of the configuration file: a first one, servers added, servers removed.
 //!
-//! Invariant: the reader accepts the result before it can be written. A file with a mistake is refused and stays.
+//! Invariant: a change adds no mistake. Mistakes in other entries stay, and so does a file that cannot be edited.
 //!
 //! Not here: the conversion and the edit of the text (`registry`), and arguments (`cli::edit`).
 
@@ -23,9 +23,9 @@ const HEAD: &str = "\
 /// The servers of a file without any.
 const NO_SERVERS: &str = "mcp_servers: {}\n";
 
-/// A change that adds servers.
+/// A change of servers.
 #[derive(Debug)]
-pub(crate) struct Addition {
+pub(crate) struct ServersChange {
     /// The change, which may be empty.
     pub change: FileChange,
     /// Names of servers that are not added, and why.
@@ -85,13 +85,10 @@ impl Offer {
 }
 
 /// Plans to add servers to the file at `path`, which need not exist.
-pub(crate) fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<Addition, Error> {
+pub(crate) fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<ServersChange, Error> {
     let now = unchanged(path)?;
-    if !now.before.trim().is_empty() {
-        Config::check(path, &now.before, environment).map_err(Error::Refused)?;
-        return addition(now, None, offers, environment);
-    }
-    addition(now, Some(HEAD), offers, environment)
+    let begin = now.before.trim().is_empty().then_some(HEAD);
+    addition(now, begin, offers, environment)
 }
 
 /// Plans a new file at `path` that begins with the lines `head`, with these servers. Those whose variables have no value are
@@ -102,7 +99,7 @@ pub(crate) fn first(
     offers: &[Offer],
     may_replace: bool,
     environment: &Lookup<'_>,
-) -> Result<Addition, Error> {
+) -> Result<ServersChange, Error> {
     let now = unchanged(path)?;
     if now.snapshot.exists() && !may_replace {
         let reason = "it exists already: add servers with `switchyard add`, or replace it with `--force`";
@@ -111,7 +108,7 @@ pub(crate) fn first(
     let mut made = addition(now, Some(&format!("{head}{HEAD}")), offers, environment)?;
     let (after, disabled) = missing_values::disable(path, made.change.after.clone(), environment);
     if !disabled.is_empty() {
-        made.change = checked(unchanged(path)?, path, after, environment)?;
+        made.change = checked(unchanged(path)?, "", after, environment)?.0;
         made.notes.extend(disabled);
     }
     Ok(made)
@@ -128,7 +125,7 @@ fn addition(
     begin: Option<&str>,
     offers: &[Offer],
     environment: &Lookup<'_>,
-) -> Result<Addition, Error> {
+) -> Result<ServersChange, Error> {
     let path = now.path.clone();
     let mut text = begin.unwrap_or(&now.before).to_owned();
     let (mut refused, mut notes) = (Vec::new(), Vec::new());
@@ -148,30 +145,45 @@ fn addition(
     if begin == Some(text.as_str()) {
         text.push_str(NO_SERVERS);
     }
-    Ok(Addition { change: checked(now, &path, text, environment)?, refused, notes })
+    let before = if begin.is_some() { String::new() } else { now.before.clone() };
+    let (change, others) = checked(now, &before, text, environment)?;
+    notes.extend(note_on(others));
+    Ok(ServersChange { change, refused, notes })
 }
 
 /// Plans to remove servers from the file at `path`.
-pub(crate) fn remove(path: &Path, names: &[String], environment: &Lookup<'_>) -> Result<FileChange, Error> {
+pub(crate) fn remove(
+    path: &Path,
+    names: &[String],
+    environment: &Lookup<'_>,
+) -> Result<ServersChange, Error> {
     let now = unchanged(path)?;
-    Config::check(path, &now.before, environment).map_err(Error::Refused)?;
     let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
     let after = registry::remove(&now.before, names).map_err(failed)?;
-    checked(now, path, after, environment)
+    let before = now.before.clone();
+    let (change, others) = checked(now, &before, after, environment)?;
+    Ok(ServersChange { change, refused: Vec::new(), notes: note_on(others).into_iter().collect() })
 }
 
-/// Returns the change to `after` if the reader accepts that.
+/// Returns the change to `after` if that has no mistake which `before` had not, and how many it keeps.
 fn checked(
     now: FileChange,
-    path: &Path,
+    before: &str,
     after: String,
     environment: &Lookup<'_>,
-) -> Result<FileChange, Error> {
+) -> Result<(FileChange, usize), Error> {
     if after == now.before {
-        return Ok(now);
+        return Ok((now, 0));
     }
-    Config::check(path, &after, environment).map_err(Error::Refused)?;
-    now.to(after)
+    let others = Config::check_change(&now.path, before, &after, environment).map_err(Error::Refused)?;
+    Ok((now.to(after)?, others))
+}
+
+fn note_on(others: usize) -> Option<String> {
+    let mistakes = if others == 1 { "another mistake" } else { "other mistakes" };
+    (others > 0).then(|| {
+        format!("the file has {mistakes}, which this does not change: `switchyard check` shows them")
+    })
 }
 
 impl FileChange {

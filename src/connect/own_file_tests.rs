@@ -49,12 +49,12 @@ fn a_server_is_added_and_removed_and_all_else_stays() {
         added.change.write_own().expect("written");
         assert!(add(&path, &[notion()], &nothing).expect("there").change.is_empty(), "twice is once");
         let removed = remove(&path, &words(&["notion"]), &nothing).expect("removed");
-        assert_eq!(removed.after.replace("mcp_servers: # none", "mcp_servers: {} # none"), before);
+        assert_eq!(removed.change.after.replace("mcp_servers: # none", "mcp_servers: {} # none"), before);
     }
     let (_folder, path) = file(FILE);
     let removed = remove(&path, &words(&["b", "a"]), &nothing).expect("removed");
     let rest = "# mine\nserver: {listen: \"127.0.0.1:9\"} # here\n\nmcp_servers:\n\n\n# last\ntool_names: prefixed\n";
-    assert_eq!(removed.after, rest);
+    assert_eq!(removed.change.after, rest);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn servers_in_braces_get_lines_of_their_own_and_keep_their_text_and_comments() {
     }
     let (_folder, path) = file("mcp_servers: {a: {command: a}, # about a\n # about b\n b: {command: b}}\n");
     let removed = remove(&path, &words(&["b"]), &nothing).expect("removed");
-    assert_eq!(removed.after, "mcp_servers:\n  a: {command: a} # about a\n");
+    assert_eq!(removed.change.after, "mcp_servers:\n  a: {command: a} # about a\n");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn the_comment_right_above_a_server_goes_with_it_and_no_other() {
     ] {
         let (_folder, path) = file(before);
         let removed = remove(&path, &words(&[name]), &nothing).expect("removed");
-        assert_eq!(removed.after, before.replace(gone, ""), "{name}");
+        assert_eq!(removed.change.after, before.replace(gone, ""), "{name}");
     }
 }
 
@@ -114,8 +114,7 @@ fn a_mistake_leaves_the_file_as_it_was() {
             "cannot be added to its layout",
         ),
         (&format!("# {}\n{FILE}", "x".repeat((1 << 20) - FILE.len() - 10)), notion(), "larger than"),
-        ("mcp_servers:\n  a: {urk: \"http://a/mcp\"}\n", notion(), "urk: unknown key"),
-        ("mcp_servers: [\n", notion(), "problem"),
+        ("mcp_servers: [\n", notion(), "mcp_servers.yaml"),
         (FILE, Offer::url("new", "not a URL", &[], false), ""),
     ] {
         let (_folder, path) = file(text);
@@ -137,6 +136,26 @@ fn a_mistake_leaves_the_file_as_it_was() {
     let (_folder, path) = file(FILE);
     let error = remove(&path, &words(&["a", "c"]), &nothing).expect_err("absent").to_string();
     assert!(error.contains("there is no server `c`"), "{error}");
+}
+
+#[test]
+fn mistake_of_another_entry_stops_no_change_and_is_noted() {
+    let before = "server: {listn: 1}\nmcp_servers:\n  a: {urk: \"http://a/mcp\"}\n  b: {command: b}\n";
+    let (_folder, path) = file(before);
+    let added = add(&path, &[notion()], &nothing).expect("added");
+    assert_eq!(added.change.after, format!("{before}  notion:\n    url: https://mcp.notion.com/mcp\n"));
+    assert!(
+        added.notes.iter().any(|note| note.contains("other mistakes") && note.contains("`switchyard check`")),
+        "{added:?}"
+    );
+    let removed = remove(&path, &words(&["b"]), &nothing).expect("removed");
+    assert_eq!(removed.change.after, before.replace("  b: {command: b}\n", ""));
+    assert_eq!(removed.notes.len(), 1);
+    let corrected = remove(&path, &words(&["a"]), &nothing).expect("removed");
+    // Only that of `server:` is left.
+    assert!(corrected.notes[0].contains("another mistake"), "{corrected:?}");
+    let refused = add(&path, &[Offer::url("new", "ftp://a", &[], false)], &nothing);
+    assert!(refused.is_err() || refused.is_ok_and(|added| added.change.is_empty()), "its own mistake does");
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn entry_of(client: &Client, name: &str, plain: &Json) -> Option<Json> {
     let gateway = Gateway {
         url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
         is_url_named: false,
+        is_started: false,
         view: None,
         key_variable: None,
         program: "switchyard".into(),

@@ -44,6 +44,7 @@ fn gateway(client: &Client) -> Gateway {
     Gateway {
         url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
         is_url_named: false,
+        is_started: false,
         view: None,
         key_variable: has_reference.then(|| "SWITCHYARD_KEY".to_owned()),
         program: "/usr/bin/switchyard".into(),
@@ -242,6 +243,13 @@ fn options_that_a_client_cannot_have_are_refused() {
         );
         let named = Gateway { is_url_named: true, key_variable: None, ..gateway(client) };
         assert_eq!(plan(client, &file, &named, None).is_err(), client.http.is_none(), "{}", client.id);
+        let started = Gateway { is_started: true, key_variable: None, ..gateway(client) };
+        let started = plan(client, &file, &started, None).expect("each client starts programs").client.after;
+        assert!(
+            started.contains("/usr/bin/switchyard") && !started.contains("127.0.0.1"),
+            "{}: {started}",
+            client.id
+        );
         let long = Gateway { view: Some("v".repeat(120)), key_variable: None, ..gateway(client) };
         assert!(plan(client, &file, &long, None).is_err(), "{}", client.id);
         assert_eq!(fs::read(&file).expect("a file"), b"");

@@ -3,14 +3,18 @@
 //! Invariants: an entry gets a reference only for a value that [`MovedSecrets`] keeps, and a secret of the vault with another
 //! value stays. An offer that names secrets itself stays unchanged, because its references would become active.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use auth::vault::{Entry, Error, Settings, Vault};
+use auth::vault::{Entry, Settings, Vault};
 use secrecy::zeroize::Zeroizing;
 
+use super::Error;
 use super::registry::Offer;
+use crate::config::Config;
 use crate::config::import::json::{Json, Members};
-use crate::config::import::{named_secret, near_names, secrets};
+use crate::config::import::{named_secret, near_names, secrets, to_set};
+use settings::expand::Lookup;
 
 /// The longest part of a name that is made of one word.
 const MAX_PART: usize = 24;
@@ -25,7 +29,21 @@ pub(crate) struct MovedSecrets {
 impl MovedSecrets {
     /// Secrets for the vault of a file without settings of its own.
     pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Self { vault: Vault::open(Settings::default().vault()?)?, secrets: Vec::new() })
+        Self::of(&Settings::default())
+    }
+
+    /// Secrets for the vault of the file at `path`, which need not exist.
+    pub(crate) fn of_file(path: &Path, environment: &Lookup<'_>) -> Result<Self, Error> {
+        if path.exists() {
+            Self::of(&Config::load_vault(path, environment).map_err(Error::Refused)?)
+        } else {
+            Self::new()
+        }
+    }
+
+    fn of(settings: &Settings) -> Result<Self, Error> {
+        let vault = settings.vault().and_then(Vault::open)?;
+        Ok(Self { vault, secrets: Vec::new() })
     }
 
     /// Returns `offer` with references in the place of its secrets.
@@ -41,14 +59,24 @@ impl MovedSecrets {
         Offer { is_typed: true, ..offer }
     }
 
-    /// Keeps only those that `text` refers to. Returns their names.
-    pub(crate) fn used_in(&mut self, text: &str) -> Vec<String> {
+    /// Keeps only those that the new content `text` refers to, and removes the notes that ask the user to set them.
+    pub(crate) fn settle(&mut self, text: &str, notes: &mut Vec<String>) {
         self.secrets.retain(|(name, _)| text.contains(&reference(name)));
-        self.secrets.iter().map(|(name, _)| name.clone()).collect()
+        notes.retain(|note| !self.names().any(|name| note.starts_with(&to_set(name))));
+    }
+
+    /// Their names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
     }
 
     /// Writes them into the vault. Returns its path.
-    pub(crate) fn write(&self) -> Result<&std::path::Path, Error> {
+    pub(crate) fn write(&self) -> Result<&Path, Error> {
         for (name, value) in &self.secrets {
             self.vault.put_blocking(&Entry::secret(name), value.as_bytes())?;
         }

@@ -30,7 +30,7 @@ fn registry(servers: &[(&str, &Server)], keys: &[(&str, &str)]) -> Registry {
     all.setting(&format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}"))
 }
 
-fn bearer(key: &str) -> String {
+pub fn bearer(key: &str) -> String {
     format!("Bearer {key}")
 }
 
@@ -48,7 +48,7 @@ async fn reloaded(gateway: &Running, registry: &Registry) {
 }
 
 /// Everything that a client keeps open.
-struct Open {
+pub struct Open {
     modern: Stream,
     session: Session,
     legacy: Stream,
@@ -58,7 +58,7 @@ struct Open {
 }
 
 impl Open {
-    async fn of(gateway: &Running, key: &str) -> Self {
+    pub async fn of(gateway: &Running, key: &str) -> Self {
         let client = client_of(gateway, key);
         let what = json!({"notifications": {"toolsListChanged": true}});
         let mut modern = client.modern_stream("subscriptions/listen", &what).await;
@@ -73,14 +73,14 @@ impl Open {
     }
 
     /// Returns the status of the next request in each of its sessions.
-    async fn next_requests(&self) -> [u16; 2] {
+    pub async fn next_requests(&self) -> [u16; 2] {
         let ping = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
         let in_session = self.session.request("ping", json!({})).await.status;
         [in_session, self.messages.post(ping, &[]).await.status]
     }
 
     /// Checks that its streams end, each as its kind of stream ends.
-    async fn ends(&mut self) {
+    pub async fn ends(&mut self) {
         let last = self.modern.next().await.expect("an answer");
         assert_eq!(last["error"]["data"]["code"], "unauthorized", "{last}");
         for stream in [&mut self.modern, &mut self.legacy, &mut self.old] {

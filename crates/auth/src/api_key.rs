@@ -13,6 +13,8 @@ use std::time::SystemTime;
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::principal::{Principal, Role};
 use super::{Denied, Reason};
@@ -152,6 +154,14 @@ pub fn generate(id: &str) -> (SecretString, Sha) {
     let key = format!("{PREFIX}{id}_{}", hex::encode(random));
     let hash = Sha::of(&key);
     (key.into(), hash)
+}
+
+/// Parses a date (its first moment) or an RFC 3339 time, both in UTC.
+pub fn parse_time(text: &str) -> Option<SystemTime> {
+    let is_time = text.len() == "2027-06-30T12:00:00Z".len() && text.as_bytes().get(10) == Some(&b'T');
+    let time = if is_time { text.to_owned() } else { format!("{text}T00:00:00Z") };
+    let time = SystemTime::from(OffsetDateTime::parse(&time, &Rfc3339).ok()?);
+    (time >= SystemTime::UNIX_EPOCH).then_some(time)
 }
 
 /// The id in a key of Switchyard, if it has the form of one.

@@ -17,7 +17,7 @@ fn with_key() -> (Authenticator, SecretString) {
     let (key, hash) = generate("ci");
     let hash = KeyHash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
-    (Authenticator::new(&Config::ApiKey(vec![entry])).expect("no files"), key)
+    (Authenticator::new(&Config::ApiKey(vec![entry].into())).expect("no files"), key)
 }
 
 #[test]
@@ -101,7 +101,8 @@ async fn where_both_are_accepted_the_form_says_which_one_it_is() {
     let signer = Signer::new(&config, None, None).expect("a secret");
     let token = signer.sign(&jwt::tests::grant(Role::Superuser), SystemTime::now()).expect("signs");
     let token = token.expose_secret();
-    let door = Authenticator::new(&Config::Any(vec![entry, other], Box::new(config))).expect("no files");
+    let door =
+        Authenticator::new(&Config::Any(vec![entry, other].into(), Box::new(config))).expect("no files");
     let bearer = |text: &str| headers(&[("authorization", &format!("Bearer {text}"))]);
     assert_eq!(door.authenticate(&bearer(token)), Ok(Principal::new("jwt:bob", Role::Superuser)));
     assert_eq!(door.authenticate(&bearer(key)), Ok(Principal::new("key:ci", Role::Reader)));

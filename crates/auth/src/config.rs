@@ -6,13 +6,14 @@
 //! Not here: the fields of `jwt` (`token_config`); key files, which [`super::Authenticator::new`] reads, so that this
 //! module does no I/O.
 
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use secrecy::ExposeSecret;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
+use super::Error;
 use super::api_key::{self, ApiKey, KeyHash};
+use super::key_file::KeyFile;
 use super::principal::Role;
 use super::token_config::Jwt;
 use crate::password_check;
@@ -26,13 +27,53 @@ pub enum Config {
     #[default]
     None,
     /// With one of these keys.
-    ApiKey(Vec<ApiKey>),
+    ApiKey(ApiKeyList),
     /// With a token of one issuer.
     Jwt(Box<Jwt>),
     /// With a key or a token.
-    Any(Vec<ApiKey>, Box<Jwt>),
+    Any(ApiKeyList, Box<Jwt>),
     /// With a TLS certificate, which the listener checks, and nothing else.
     Certificate,
+}
+
+/// The keys of the configuration, and the file with further ones.
+#[derive(Debug, Clone, Default)]
+pub struct ApiKeyList {
+    /// The keys in the configuration.
+    pub listed: Vec<ApiKey>,
+    /// The file that `switchyard key` changes.
+    pub file: Option<KeyFile>,
+}
+
+impl From<Vec<ApiKey>> for ApiKeyList {
+    fn from(listed: Vec<ApiKey>) -> Self {
+        Self { listed, file: None }
+    }
+}
+
+impl ApiKeyList {
+    /// The settings that [`ApiKeyList::of_server`] reads.
+    pub const FIELDS: [&str; 3] = ["auth_mode", "api_keys", "keys_file"];
+
+    /// Reads only the keys of the settings `server`, whatever mistakes the others have; `None` if no key is accepted.
+    pub fn of_server(server: &Setting<'_>) -> Option<Self> {
+        let mode = server.member("auth_mode").and_then(|mode| ModeName::from_setting(&mode))?;
+        let listed = server.member("api_keys").and_then(|keys| read_keys(&keys)).unwrap_or_default();
+        let path = server.member("keys_file").and_then(|path| path.file_path());
+        let keys = Self { listed, file: path.map(|path| KeyFile { path }) };
+        matches!(mode, ModeName::ApiKey | ModeName::Any).then_some(keys)
+    }
+
+    /// All keys. Reads the file, and blocks.
+    pub(super) fn all(&self) -> Result<Vec<ApiKey>, Error> {
+        let Some(file) = &self.file else { return Ok(self.listed.clone()) };
+        let further = file.keys()?;
+        if let Some(twice) = further.iter().find(|key| self.listed.iter().any(|other| other.id == key.id)) {
+            let reason = format!("the key `{}` stands under `api_keys` too", twice.id);
+            return Err(Error::KeyFile { path: file.path.display().to_string(), reason });
+        }
+        Ok(self.listed.iter().cloned().chain(further).collect())
+    }
 }
 
 words! {
@@ -52,7 +93,9 @@ settings! {
         /// how clients show who they are
         auth_mode: ModeName;
         /// the keys ([fields](security.md#make-an-api-key)); `switchyard key new` makes an entry
-        api_keys: Vec<ApiKey> => "required for `api_key` and `any`", with read_keys;
+        api_keys: Vec<ApiKey> => "required for `api_key` and `any`, or `keys_file`", with read_keys;
+        /// the file with the keys of [`switchyard key add`](security.md#make-an-api-key), which need not exist yet
+        keys_file: Option<PathBuf>;
         /// which tokens are accepted ([fields](security.md#accept-json-web-tokens-jwt))
         jwt: Option<Jwt> => "required for `jwt` and `any`", with Jwt::from_settings;
     }
@@ -78,7 +121,7 @@ settings! {
 
 impl Config {
     /// Its keys in the file.
-    pub const FIELDS: [&str; 3] = ["auth_mode", "api_keys", "jwt"];
+    pub const FIELDS: [&str; 4] = ["auth_mode", "api_keys", "keys_file", "jwt"];
 
     /// Sets the way to login services, which the file describes for all services.
     pub fn set_network(&mut self, network: &Network) {
@@ -87,12 +130,14 @@ impl Config {
         }
     }
 
-    /// Reads `auth_mode`, `api_keys` and `jwt` from `fields`.
+    /// Reads `auth_mode`, `api_keys`, `keys_file` and `jwt` from `fields`.
     pub fn from_fields(fields: &mut Fields<'_>) -> Option<Self> {
-        let Own { auth_mode: mode, api_keys: keys, jwt } = Own::from_fields(fields)?;
+        let Own { auth_mode: mode, api_keys: listed, keys_file, jwt } = Own::from_fields(fields)?;
+        let keys = ApiKeyList { listed, file: keys_file.map(|path| KeyFile { path }) };
         let section = fields.setting();
         for (name, needs, mode_name) in [
-            ("api_keys", matches!(mode, ModeName::ApiKey | ModeName::Any), "api_key"),
+            ("api_keys", keys.file.is_none() && matches!(mode, ModeName::ApiKey | ModeName::Any), "api_key"),
+            ("keys_file", false, "api_key"),
             ("jwt", matches!(mode, ModeName::Jwt | ModeName::Any), "jwt"),
         ] {
             match section.member(name) {
@@ -101,7 +146,10 @@ impl Config {
                     unused.key_problem("it has no effect while `auth_mode` is not set", Some(hint));
                 }
                 None if needs => {
-                    let hint = "`switchyard help` names the commands that make keys and tokens".to_owned();
+                    let hint = match name {
+                        "jwt" => "it says which tokens are accepted".to_owned(),
+                        _ => "add `keys_file: switchyard-keys.json`, and make a key with `switchyard key add NAME`".to_owned(),
+                    };
                     let message = format!("`{name}` is missing, and `auth_mode` asks for it");
                     section.key_problem(message, Some(hint));
                 }
@@ -117,6 +165,24 @@ impl Config {
             (ModeName::Any, Some(jwt)) => Self::Any(keys, jwt),
             (ModeName::None | ModeName::Jwt | ModeName::Any, _) => Self::None,
         })
+    }
+
+    /// The file of API keys, if there is one.
+    pub const fn key_file(&self) -> Option<&KeyFile> {
+        match self {
+            Self::ApiKey(keys) | Self::Any(keys, _) => keys.file.as_ref(),
+            Self::None | Self::Jwt(_) | Self::Certificate => None,
+        }
+    }
+
+    /// Says that nobody can authenticate, if so. Reads the file of keys, and blocks.
+    pub fn warning(&self) -> Option<String> {
+        let Self::ApiKey(keys) = self else { return None };
+        let file = keys.file.as_ref()?;
+        let is_empty = keys.all().is_ok_and(|all| all.is_empty());
+        let path = file.path.display();
+        is_empty
+            .then(|| format!("{path} has no key, so nobody can come in: `switchyard key add NAME` makes one"))
     }
 
     /// The accepted tokens, if any.
@@ -200,15 +266,7 @@ fn read_hash(setting: &Setting<'_>) -> Option<KeyHash> {
 }
 
 fn read_time(setting: &Setting<'_>) -> Option<SystemTime> {
-    setting.parsed("a date such as 2027-06-30 or 2027-06-30T12:00:00Z", parse_time)
-}
-
-/// Parses a date (its first moment) or an RFC 3339 time, both in UTC.
-fn parse_time(text: &str) -> Option<SystemTime> {
-    let is_time = text.len() == "2027-06-30T12:00:00Z".len() && text.as_bytes().get(10) == Some(&b'T');
-    let time = if is_time { text.to_owned() } else { format!("{text}T00:00:00Z") };
-    let time = SystemTime::from(OffsetDateTime::parse(&time, &Rfc3339).ok()?);
-    (time >= SystemTime::UNIX_EPOCH).then_some(time)
+    setting.parsed("a date such as 2027-06-30 or 2027-06-30T12:00:00Z", api_key::parse_time)
 }
 
 #[cfg(test)]

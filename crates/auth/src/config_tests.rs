@@ -8,6 +8,7 @@ use serde_json::json;
 use jsonwebtoken::Algorithm;
 
 use super::*;
+use crate::api_key::parse_time;
 use crate::token_config::{KeySetLocation, KeySource};
 use settings::{Node, Problems};
 
@@ -38,7 +39,7 @@ fn keys_are_read() {
         {"id": "ops", "hash": HASH, "role": "superuser", "expires": "2027-06-30T12:00:00Z"},
     ]}));
     assert_eq!(problems, [""; 0]);
-    let Config::ApiKey(keys) = config else { panic!("keys") };
+    let Config::ApiKey(ApiKeyList { listed: keys, .. }) = config else { panic!("keys") };
     assert_eq!((keys[0].id.as_str(), keys[0].role, keys[0].expires), ("ci", Role::Reader, None));
     let end = keys[1].expires.expect("given").duration_since(SystemTime::UNIX_EPOCH).expect("later");
     assert_eq!(end.as_secs(), 1_814_356_800);
@@ -53,7 +54,7 @@ fn a_key_may_have_the_hash_of_another_system_and_several_roles() {
         {"id": "both", "hash": argon, "roles": ["caller", "reader"]},
     ]}));
     assert_eq!(problems, [""; 0]);
-    let Config::ApiKey(keys) = config else { panic!("keys") };
+    let Config::ApiKey(ApiKeyList { listed: keys, .. }) = config else { panic!("keys") };
     assert_eq!([0, 1, 2].map(|at: usize| keys[at].role), [Role::Superuser, Role::Reader, Role::Caller]);
     assert!(keys.iter().all(|key| key.hash.slow().is_some()));
 }
@@ -119,7 +120,7 @@ fn any_wants_both_and_takes_both() {
     assert!(
         !config.is_open()
             && config.tokens().is_some()
-            && matches!(config, Config::Any(keys, _) if keys.len() == 1)
+            && matches!(config, Config::Any(keys, _) if keys.listed.len() == 1)
     );
     for (lacks, name) in [
         (json!({"auth_mode": "any", "jwt": jwt}), "api_keys"),

@@ -17,15 +17,16 @@ use super::{Authenticator, key_set_fetch};
 use runtime::shutdown::Shutdown;
 
 impl Authenticator {
-    /// Keeps the keys of the login service current, if tokens of one are accepted. Returns only when it is dropped. One
-    /// task must run this; without it, no published key becomes known.
+    /// Keeps the keys of the login service and those of `keys_file` current. Returns only when it is dropped. One task must
+    /// run this; without it, no published key becomes known.
     pub async fn keep_keys_current(&self, tasks: &Shutdown) {
         let tasks = tasks.clone();
-        self.keep_keys_by(&move |key_set| {
+        let fetch = move |key_set: Arc<KeySet>| {
             let tasks = tasks.clone();
             Box::pin(async move { key_set_fetch::fetch(&key_set, &tasks).await })
-        })
-        .await;
+                as BoxFuture<'static, Result<Bytes, String>>
+        };
+        tokio::join!(self.keep_keys_by(&fetch), self.follow_key_file());
     }
 
     pub(super) async fn keep_keys_by(&self, fetch: &Fetch) {

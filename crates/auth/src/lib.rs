@@ -16,6 +16,8 @@ mod derive;
 mod introspection;
 mod jwt;
 mod jwt_keys;
+mod key_file;
+mod key_file_task;
 mod key_set;
 mod key_set_fetch;
 mod key_set_task;
@@ -36,16 +38,18 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
+use key_file_task::FollowedKeys;
 use revocation::RevocationState;
 use tokio::sync::watch;
 
-pub use api_key::{ApiKey, KeyHash, generate, is_id};
-pub use config::Config;
+pub use api_key::{ApiKey, KeyHash, generate, is_id, parse_time};
+pub use config::{ApiKeyList, Config};
 pub use introspection::Introspection;
 pub use jwt::TokenSource;
+pub use key_file::{KeyFile, StoredKey};
 pub use principal::{Action, Principal, Role};
 pub use role_words::RoleWords;
 pub use seal::{Sealer, read_seal_keys};
@@ -148,6 +152,14 @@ pub enum Error {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// The file of API keys cannot be used.
+    #[error("{path}: {reason}")]
+    KeyFile {
+        /// The path of the file.
+        path: String,
+        /// The reason.
+        reason: String,
+    },
     /// A key is not valid for its algorithm. The text contains no part of the key.
     #[error("{0}")]
     Key(&'static str),
@@ -160,6 +172,8 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Authenticator {
     mode: ArcSwap<Verification>,
+    /// The configuration of these keys, if it names a file of keys.
+    followed: ArcSwapOption<FollowedKeys>,
     /// Held while keys are replaced, by a reload or after a fetch.
     replacing: Mutex<()>,
     /// Changes whenever the keys are replaced.
@@ -170,7 +184,10 @@ pub struct Authenticator {
 
 /// Keys that were read and checked.
 #[derive(Debug)]
-pub struct Keys(Verification);
+pub struct Keys {
+    mode: Verification,
+    followed: Option<FollowedKeys>,
+}
 
 #[derive(Debug)]
 enum Verification {
@@ -183,16 +200,18 @@ enum Verification {
 impl Keys {
     /// Reads and checks the keys that `config` names. Blocks on files.
     pub fn read(config: &Config) -> Result<Self, Error> {
-        Ok(Self(match config {
+        let followed = FollowedKeys::of(config);
+        let mode = match config {
             Config::None => Verification::None(Principal::anonymous().under(RevocationState::default())),
-            Config::ApiKey(keys) => Verification::ApiKey(api_keys::ApiKeys::new(keys)),
+            Config::ApiKey(keys) => Verification::ApiKey(api_keys::ApiKeys::new(&keys.all()?)),
             // Without keys, no credential in headers is valid.
             Config::Certificate => Verification::ApiKey(api_keys::ApiKeys::new(&[])),
             Config::Jwt(jwt) => Verification::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
             Config::Any(keys, jwt) => {
-                Verification::Any(api_keys::ApiKeys::new(keys), Box::new(jwt::Verifier::new(jwt)?))
+                Verification::Any(api_keys::ApiKeys::new(&keys.all()?), Box::new(jwt::Verifier::new(jwt)?))
             }
-        }))
+        };
+        Ok(Self { mode, followed })
     }
 }
 
@@ -283,18 +302,25 @@ impl Verification {
 impl Authenticator {
     /// An authenticator with the keys that `config` names. It reads files and blocks: call it at start-up.
     pub fn new(config: &Config) -> Result<Self, Error> {
-        let Keys(mode) = Keys::read(config)?;
+        let Keys { mode, followed } = Keys::read(config)?;
         let (renewed, _) = watch::channel(());
         let (mode, checks) = (ArcSwap::from_pointee(mode), password_check::CheckQueue::default());
-        Ok(Self { mode, replacing: Mutex::new(()), renewed, checks })
+        let followed = ArcSwapOption::from_pointee(followed);
+        Ok(Self { mode, followed, replacing: Mutex::new(()), renewed, checks })
     }
 
     /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
     /// them, or has another role there, is notified ([`Principal::revoked`]).
     pub fn renew(&self, keys: Keys) {
         let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.replace(keys);
+    }
+
+    /// Replaces the keys like [`Authenticator::renew`], whose lock is held.
+    fn replace(&self, keys: Keys) {
         let before = self.mode.load_full();
-        let next = Arc::new(keys.0.after(&before));
+        let next = Arc::new(keys.mode.after(&before));
+        self.followed.store(keys.followed.map(Arc::new));
         // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
         self.mode.store(Arc::clone(&next));
         before.revoke_others_than(&next);

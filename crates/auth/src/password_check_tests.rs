@@ -33,7 +33,7 @@ struct Door {
 
 impl Door {
     fn new(keys: Vec<ApiKey>) -> Self {
-        Self { door: Authenticator::new(&Config::ApiKey(keys)).expect("no files") }
+        Self { door: Authenticator::new(&Config::ApiKey(keys.into())).expect("no files") }
     }
 
     fn at_once(&self, key: &str) -> Result<Principal, Denied> {
@@ -103,8 +103,8 @@ async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
     let (hash, whose) = (bcrypt_of(KEY), Principal::new("key:old", Role::Superuser));
     let (same, other) = (entry("old", &hash, Role::Superuser), entry("new", &bcrypt_of("new"), Role::Reader));
     let cases = [
-        (Config::ApiKey(vec![other.clone(), same.clone()]), Ok(whose)),
-        (Config::ApiKey(vec![other]), UNKNOWN),
+        (Config::ApiKey(vec![other.clone(), same.clone()].into()), Ok(whose)),
+        (Config::ApiKey(vec![other].into()), UNKNOWN),
         (Config::None, Ok(Principal::anonymous())),
     ];
     for (next, judged) in cases {
@@ -158,7 +158,8 @@ async fn a_reload_keeps_the_good_checks_of_unchanged_entries_alone() {
     let (same, other) = (bcrypt_of(KEY), bcrypt_of("other-key"));
     let door = Door::new(vec![entry("old", &same, Role::Reader), entry("other", &other, Role::Reader)]);
     assert!(door.ask(KEY).await.is_ok() && door.ask("other-key").await.is_ok());
-    let renew = |keys| door.door.renew(Keys::read(&Config::ApiKey(keys)).expect("no files"));
+    let renew =
+        |keys: Vec<ApiKey>| door.door.renew(Keys::read(&Config::ApiKey(keys.into())).expect("no files"));
     renew(vec![entry("new", &bcrypt_of("x"), Role::Reader), entry("old", &same, Role::Superuser)]);
     assert_eq!(door.at_once(KEY), Ok(Principal::new("key:old", Role::Superuser)), "with its role of now");
     assert_eq!(door.at_once("other-key"), Err(Denied::Unchecked), "its entry was removed");

@@ -52,7 +52,8 @@ fn continues(credential: &str, before: &Config, next: &Config) -> bool {
 #[test]
 fn a_key_that_is_the_same_goes_on_and_one_that_is_not_is_over() {
     let ((text, ours), (_, other)) = (key("ours"), key("other"));
-    let keys = |keys: &[&ApiKey]| Config::ApiKey(keys.iter().map(|key| (*key).clone()).collect());
+    let keys =
+        |keys: &[&ApiKey]| Config::ApiKey(keys.iter().map(|key| (*key).clone()).collect::<Vec<_>>().into());
     let before = keys(&[&ours, &other]);
     let changed = |change: &dyn Fn(&mut ApiKey)| {
         let mut ours = ours.clone();
@@ -63,7 +64,7 @@ fn a_key_that_is_the_same_goes_on_and_one_that_is_not_is_over() {
     for (next, expected, why) in [
         (keys(&[&other, &ours]), true, "the order says nothing"),
         (keys(&[&ours]), true, "another one is gone"),
-        (Config::Any(vec![ours.clone()], Box::new(hmac())), true, "tokens are taken too"),
+        (Config::Any(vec![ours.clone()].into(), Box::new(hmac())), true, "tokens are taken too"),
         (changed(&|key| key.expires = Some(SystemTime::now() + day)), true, "it will end"),
         (changed(&|key| key.expires = Some(SystemTime::now() - day)), false, "it has ended"),
         (changed(&|key| key.role = Role::Reader), false, "it may do less"),
@@ -85,9 +86,9 @@ async fn so_it_is_with_a_key_of_another_system() {
         |hash: &KeyHash| ApiKey { id: "old".into(), hash: hash.clone(), role: Role::Reader, expires: None };
     let (one, again) = (hash(4), hash(4));
     for (next, expected) in [(&one, true), (&again, false)] {
-        let door = Authenticator::new(&Config::ApiKey(vec![entry(&one)])).expect("no files");
+        let door = Authenticator::new(&Config::ApiKey(vec![entry(&one)].into())).expect("no files");
         let principal = door.check(&sent("theirs")).await.expect("it is good");
-        door.renew(Keys::read(&Config::ApiKey(vec![entry(next)])).expect("no files"));
+        door.renew(Keys::read(&Config::ApiKey(vec![entry(next)].into())).expect("no files"));
         assert_eq!(!principal.is_revoked(), expected, "the same text under another hash is another key");
         assert!(!door.check(&sent("theirs")).await.expect("it is good").is_revoked());
     }
@@ -99,7 +100,7 @@ async fn first_of_two_entries_with_one_key_counts_after_each_reload() {
         let hash = KeyHash::parse(&bcrypt::hash("theirs", 4).expect("hashed")).expect("one").expect("taken");
         ApiKey { id: id.into(), hash, role, expires: None }
     };
-    let config = Config::ApiKey(vec![entry("b", Role::Reader), entry("a", Role::Superuser)]);
+    let config = Config::ApiKey(vec![entry("b", Role::Reader), entry("a", Role::Superuser)].into());
     let door = Authenticator::new(&config).expect("no files");
     for _ in 0..20 {
         assert_eq!(door.check(&sent("theirs")).await.expect("it is good").role(), Role::Reader);
@@ -126,13 +127,13 @@ fn a_token_goes_on_while_it_would_be_taken_as_the_same_principal() {
     let other = format!("{SECRET}-and-another");
     for (next, expected, why) in [
         (tokens(hmac()), true, "nothing was changed"),
-        (Config::Any(Vec::new(), Box::new(hmac())), true, "keys are taken too"),
+        (Config::Any(Vec::new().into(), Box::new(hmac())), true, "keys are taken too"),
         (with(&|jwt| jwt.leeway = Duration::from_secs(1)), true, "clocks are nobody's right"),
         (with(&|jwt| jwt.key = KeySource::Secret(other.clone().into())), false, "another secret"),
         (with(&|jwt| jwt.issuer = Some("https://other.example/".into())), false, "another issuer"),
         (with(&|jwt| jwt.audience = Some("other".into())), false, "another audience"),
         (with(&|jwt| jwt.roles.claim = Some("may".into())), false, "roles are read elsewhere"),
-        (Config::ApiKey(Vec::new()), false, "tokens are none any more"),
+        (Config::ApiKey(Vec::new().into()), false, "tokens are none any more"),
         (Config::None, false, "nobody is asked any more"),
     ] {
         assert_eq!(continues(&token(&hmac()), &tokens(hmac()), &next), expected, "{why}");
@@ -142,7 +143,7 @@ fn a_token_goes_on_while_it_would_be_taken_as_the_same_principal() {
 #[test]
 fn everybody_goes_on_until_somebody_is_asked_for() {
     let (_, ours) = key("ours");
-    for (next, expected) in [(Config::None, true), (Config::ApiKey(vec![ours]), false)] {
+    for (next, expected) in [(Config::None, true), (Config::ApiKey(vec![ours].into()), false)] {
         assert_eq!(continues("whatever", &Config::None, &next), expected);
     }
     assert!(!Principal::anonymous().is_revoked(), "that of a pipe is nobody's to take back");

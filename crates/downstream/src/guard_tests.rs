@@ -44,7 +44,10 @@ fn with_key() -> (Config, String) {
     let (key, hash) = generate("ci");
     let hash = KeyHash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
-    (Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() }, key.expose_secret().to_owned())
+    (
+        Config { auth: auth::Config::ApiKey(vec![entry].into()), ..Config::default() },
+        key.expose_secret().to_owned(),
+    )
 }
 
 fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> http::request::Builder {
@@ -384,7 +387,7 @@ async fn a_key_with_a_slow_hash_gets_in_at_its_first_request_and_a_wrong_one_doe
     let key = "legacy-key-of-another-system";
     let hash = KeyHash::parse(&bcrypt::hash(key, 4).expect("hashed")).expect("a hash").expect("taken");
     let entry = ApiKey { id: "old".into(), hash, role: Role::Reader, expires: None };
-    let door = door(&Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() });
+    let door = door(&Config { auth: auth::Config::ApiKey(vec![entry].into()), ..Config::default() });
     for _ in 0..2 {
         let answer = get_from(&door, "/mcp", &[("host", "localhost"), ("x-api-key", key)]).await;
         assert_eq!(answer.status(), StatusCode::OK);

@@ -43,7 +43,7 @@ async fn a_session_ends_with_the_credential_that_it_was_opened_with() {
     let open = |principal: &Principal| sessions.open(Caller::legacy(principal.clone(), Scope::All, None));
     let (before, stays) = (open(&goes).expect("room"), open(&Principal::anonymous()).expect("room"));
     let running = before.begin(&id(1)).expect("free");
-    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new())).expect("no files"));
+    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new().into())).expect("no files"));
     sessions.sweep();
     assert!(before.ended.is_cancelled() && running.cancel.is_cancelled());
     assert!(!stays.ended.is_cancelled());
@@ -60,7 +60,7 @@ async fn a_session_whose_client_has_changed_over_lasts_as_long_as_what_it_change
         (door.authenticate(&http::HeaderMap::new()).expect("everybody may"), Principal::anonymous());
     let session = sessions.open(Caller::legacy(old.clone(), Scope::All, None)).expect("room");
     assert!(sessions.find(session.id(), &new, &Scope::All).is_some(), "it is the same principal");
-    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new())).expect("no files"));
+    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new().into())).expect("no files"));
     assert!(sessions.find(session.id(), &old, &Scope::All).is_none(), "it was let in before");
     sessions.sweep();
     assert!(sessions.find(session.id(), &new, &Scope::All).is_some());

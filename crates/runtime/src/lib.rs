@@ -4,6 +4,7 @@
 //! Does not depend on MCP servers and clients.
 
 pub mod fair_shares;
+pub mod file_stamp;
 pub mod memory;
 pub mod private_file;
 pub mod regular_file;

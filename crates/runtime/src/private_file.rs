@@ -19,12 +19,16 @@ use crate::regular_file;
 
 /// Only the owner may read and write.
 const MODE: u32 = 0o600;
+/// The permission without which no file can be written.
+const NEEDED: &str = "write to its folder";
 
 /// Opens the lock file beside `path`, and makes its folder if it is missing. The file itself is no lock, because it is
 /// replaced.
 pub fn open_lock(path: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder(path))?;
-    let file = options(OFlags::NONBLOCK).create(true).open(beside(path, "lock"))?; // a FIFO without a reader is an error
+    let denied = |error| regular_file::explained(error, NEEDED);
+    DirBuilder::new().recursive(true).mode(0o700).create(folder(path)).map_err(denied)?;
+    // A FIFO without a reader is an error.
+    let file = options(OFlags::NONBLOCK).create(true).open(beside(path, "lock")).map_err(denied)?;
     let found = file.metadata()?;
     if !found.is_file() || found.nlink() != 1 {
         return Err(io::Error::new(ErrorKind::InvalidInput, "its lock is not a regular file with one name"));
@@ -115,7 +119,8 @@ pub fn create(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let file = options(OFlags::empty()).create_new(true).open(path)?;
+    let made = options(OFlags::empty()).create_new(true).open(path);
+    let file = made.map_err(|error| regular_file::explained(error, NEEDED))?;
     // The umask may have taken bits away.
     file.set_permissions(Permissions::from_mode(MODE))?;
     Ok(file)

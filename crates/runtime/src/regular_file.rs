@@ -12,16 +12,30 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 /// Opens the file at `path` for reading. Fails if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.map_err(|error| explained(error, "read it, and enter its folders"))?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
         Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
     }
+}
+
+/// Adds to a refusal of the system which user must be able to do what.
+pub fn explained(error: io::Error, needed: &str) -> io::Error {
+    if error.kind() != ErrorKind::PermissionDenied {
+        return error;
+    }
+    let user = geteuid().as_raw();
+    let reason = format!(
+        "permission denied: the user with id {user}, which this process runs as, must be able to {needed}"
+    );
+    io::Error::new(ErrorKind::PermissionDenied, reason)
 }
 
 /// Reads the whole file at `path`. Fails if it is not a regular file or has more than `max_bytes`.
@@ -52,6 +66,18 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
+
+    #[test]
+    fn refusal_of_the_system_says_who_needs_what() {
+        let denied = io::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error());
+        let explained = explained(denied, "read it");
+        assert_eq!(explained.kind(), ErrorKind::PermissionDenied);
+        let user = geteuid().as_raw();
+        assert!(explained.to_string().ends_with("must be able to read it"), "{explained}");
+        assert!(explained.to_string().contains(&format!("id {user}")), "{explained}");
+        let absent = super::explained(io::Error::from(ErrorKind::NotFound), "read it");
+        assert_eq!(absent.to_string(), "entity not found");
+    }
 
     #[test]
     fn only_regular_files_of_an_accepted_size_are_read() {

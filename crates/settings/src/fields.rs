@@ -2,11 +2,13 @@
 
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
-use super::problem::Expected;
+use super::recorded::Expected;
 use super::setting::Setting;
 
 /// The most unknown keys of one mapping that are compared with the known ones.
 const MAX_HINTS: usize = 100;
+/// The most known keys that are listed for an unknown one.
+const MAX_LISTED: usize = 12;
 
 /// One mapping while it is read.
 #[derive(Debug)]
@@ -94,8 +96,35 @@ impl<'a> Fields<'a> {
     pub fn finish(self) {
         self.setting.expects(|| Expected::Fields(self.known.clone()));
         for (at, (key, setting)) in self.left.iter().enumerate() {
-            let near = if at < MAX_HINTS { nearest(key, self.known.iter().copied()) } else { None };
-            setting.key_problem("unknown key", near.map(|name| format!("did you mean `{name}`?")));
+            let hint = (at < MAX_HINTS).then(|| self.hint(key)).flatten();
+            setting.key_problem("unknown key", hint);
+        }
+    }
+
+    /// Says where an unknown key belongs: a known key near it, its place in the document, or the keys that are known here.
+    fn hint(&self, key: &str) -> Option<String> {
+        let near = nearest(key, self.known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+        let places = self.setting.places();
+        let place = places.and_then(|places| places.hint(key, self.setting.path(), near.is_none()));
+        match (near, place) {
+            (Some(near), Some(place)) => Some(format!("{near} Or {place}")),
+            (near, place) => near.or(place).or_else(|| places.and_then(|_| self.known_keys())),
+        }
+    }
+
+    fn known_keys(&self) -> Option<String> {
+        let mut known = self.known.clone();
+        known.sort_unstable();
+        known.dedup();
+        let known: Vec<_> = known.into_iter().map(|name| format!("`{name}`")).collect();
+        match known.as_slice() {
+            [] => None,
+            [one] => Some(format!("the only key here is {one}")),
+            all if all.len() <= MAX_LISTED => Some(format!("the keys here are {}", all.join(", "))),
+            _ => Some(
+                "no setting is called like this: remove it, or see `switchyard schema` for all settings"
+                    .to_owned(),
+            ),
         }
     }
 }

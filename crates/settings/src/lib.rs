@@ -47,7 +47,9 @@ mod fields;
 mod fingerprint;
 mod nearest;
 mod node;
+mod places;
 mod problem;
+mod recorded;
 mod scalar;
 mod setting;
 
@@ -56,7 +58,8 @@ pub use fields::Fields;
 pub use fingerprint::{Fingerprint, read_sha256};
 pub use nearest::{nearest, nearest_few};
 pub use node::{Entry, Mark, Node, Text, Value};
-pub use problem::{Description, Expected, Problem, Problems, Recorded, Shown, one_line};
+pub use problem::{Problem, Problems, Shown, one_line};
+pub use recorded::{Description, Expected, Recorded};
 pub use scalar::parse_duration;
 pub use setting::{Setting, member_path};
 

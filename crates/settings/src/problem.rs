@@ -2,10 +2,12 @@
 //!
 //! Not here: how a problem is shown beside its line of the file (`config::error`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 
 use super::node::Mark;
+use super::places::Places;
+use super::recorded::{Description, Expected, Recorded};
 use protocol::visible::escaped;
 
 /// One problem. Its texts contain no value of an environment reference, and nothing of a value that may be secret.
@@ -61,6 +63,9 @@ pub struct Problems {
     skips_files: bool,
     /// The record of the readers, if they are asked for one.
     recorded: Option<RefCell<Recorded>>,
+    /// Returns the expectations of all readers of the document. Called for the first unknown key.
+    layout: Option<fn() -> Recorded>,
+    places: OnceCell<Box<Places>>,
 }
 
 impl Problems {
@@ -72,6 +77,18 @@ impl Problems {
     /// A list for a document that is checked before the files that it names are there.
     pub fn without_files() -> Self {
         Self { skips_files: true, ..Self::default() }
+    }
+
+    /// Adds the layout of the whole document, so that the hint of an unknown key names its place.
+    #[must_use]
+    pub fn with_layout(self, layout: fn() -> Recorded) -> Self {
+        Self { layout: Some(layout), ..self }
+    }
+
+    /// The places of all keys of the document, if its layout is known.
+    pub(super) fn places(&self) -> Option<&Places> {
+        let layout = self.layout?;
+        Some(self.places.get_or_init(|| Box::new(Places::of(layout()))))
     }
 
     pub(super) const fn skips_files(&self) -> bool {
@@ -141,56 +158,4 @@ pub fn one_line(text: &str) -> String {
         line.push('…');
     }
     line
-}
-
-/// The values that the readers of a document expect. The JSON Schema and the tables of pages are made of them. A path is
-/// the names of settings with dots between them; `*` is any key, and `[]` any element.
-#[derive(Debug, Default)]
-pub struct Recorded {
-    /// The expected values, in the order of the reads.
-    pub expected: Vec<(String, Expected)>,
-    /// The declared settings, in the order of their declarations.
-    pub described: Vec<Description>,
-}
-
-/// A declared setting.
-#[derive(Debug, Clone)]
-pub struct Description {
-    /// Its path.
-    pub path: String,
-    /// Its meaning, as the lines of a doc comment.
-    pub text: &'static str,
-    /// Its default, for a page.
-    pub default: String,
-}
-
-/// The value that a reader expects.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Expected {
-    /// Any string.
-    Text,
-    /// The path of a file or folder.
-    Path,
-    /// A URL.
-    Url,
-    /// `true` or `false`.
-    Boolean,
-    /// A whole number, as the text of its least and its greatest value.
-    Integer(String, String),
-    /// A time in seconds, at least and at most.
-    Seconds(f64, f64),
-    /// One of these strings.
-    Words(Vec<String>),
-    /// A whole number or a string.
-    NumberOrText,
-    /// A list.
-    List,
-    /// A list, or one element of it.
-    OneOrMore,
-    /// A mapping with any keys.
-    Mapping,
-    /// A mapping with these keys.
-    Fields(Vec<&'static str>),
-    /// Nothing: an empty value counts as absent.
-    Nothing,
 }

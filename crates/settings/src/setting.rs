@@ -13,7 +13,9 @@ use url::Url;
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
-use super::problem::{Expected, Problem, Problems, Shown, one_line};
+use super::places::Places;
+use super::problem::{Problem, Problems, Shown, one_line};
+use super::recorded::Expected;
 use super::scalar::seconds_with_unit;
 
 /// The value of every setting while readers describe themselves ([`Setting::any`]).
@@ -84,6 +86,11 @@ impl<'a> Setting<'a> {
     /// The path of the setting, such as `mcp_servers.files.timeout`.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// The places of all keys of the document, if its layout is known.
+    pub(super) fn places(&self) -> Option<&Places> {
+        self.problems.places()
     }
 
     /// The position of the value.

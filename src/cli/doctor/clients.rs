@@ -14,6 +14,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     let gateway = Gateway {
         url: subject.endpoint(),
         is_url_named: false,
+        is_started: false,
         view: None,
         key_variable: None,
         program: std::env::current_exe().unwrap_or_else(|_| "switchyard".into()),

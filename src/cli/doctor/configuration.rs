@@ -27,7 +27,7 @@ fn invalid(subject: &Subject<'_>, error: &Error) -> Vec<Finding> {
                 std::io::ErrorKind::NotFound => found.fix(
                     "`switchyard init` writes a first one, `--config FILE` or SWITCHYARD_CONFIG names another",
                 ),
-                std::io::ErrorKind::PermissionDenied => found.fix(format!("`ls -l {path}`, then `chmod u+r {path}` as its owner")),
+                std::io::ErrorKind::PermissionDenied => found.fix(format!("`ls -l {path}`, then `chmod u+r {path}` as its owner, or run this as that user")),
                 _ => found,
             }]
         }
@@ -60,6 +60,7 @@ fn valid(subject: &Subject<'_>, config: &Config) -> Vec<Finding> {
     {
         findings.push(Finding::problem(format!("{listen}: {exposed}")));
     }
+    findings.extend(config.server.auth.warning().map(Finding::warning));
     findings.extend(config.server.exceptions().into_iter().map(Finding::warning));
     findings.extend(config.server.remark_on_hosts().map(Finding::ok));
     for server in &config.manager.servers {

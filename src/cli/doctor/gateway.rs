@@ -30,7 +30,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     });
     let file = match &running.configuration {
         Ok(configuration) => file(subject, configuration),
-        Err(RemoteError::Denied(_)) => Some(
+        Err(RemoteError::Denied { .. }) => Some(
             Finding::ok("the gateway that runs does not show its configuration without a credential")
                 .fix("`export SWITCHYARD_KEY=…`, the key of a superuser"),
         ),

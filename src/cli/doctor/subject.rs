@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use http::{Method, StatusCode};
+use http::Method;
 use settings::expand::Lookup;
 use url::Url;
 
@@ -124,15 +124,7 @@ pub(super) struct GatewayInfo {
 fn look(running: &RunningGateway) -> Option<GatewayInfo> {
     let remote = Remote::of(running).ok()?;
     let response = async {
-        let health = remote.without_key(Method::GET, &["health"], LIMITS).await?;
-        let Ok(body) = Raw::parse(&health.body) else { return Ok(None) };
-        let version = body.text("version").map(std::borrow::Cow::into_owned);
-        let is_health = health.status == StatusCode::OK && version.is_some() && body.get("status").is_some();
-        // It answers to other names only.
-        let is_refusal = body.text("code").is_some_and(|code| code == "host_not_allowed");
-        if !is_health && !is_refusal {
-            return Ok(None);
-        }
+        let Some(version) = remote.identify(LIMITS).await? else { return Ok(None) };
         let configuration = remote.rest(Method::GET, &["configuration"], &[]).await;
         Ok(Some(GatewayInfo { version, configuration }))
     };

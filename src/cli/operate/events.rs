@@ -10,10 +10,10 @@ use std::sync::Arc;
 use http::{HeaderName, Method, StatusCode};
 use secrecy::SecretString;
 
-use super::super::remote::{LIMITS, Remote, RemoteError, not_a_gateway};
+use super::super::remote::{LIMITS, Remote, RemoteError, not_of_a_gateway};
 use super::mcp::problem;
 use json::Raw;
-use net::http::{Decoded, EventStream, whole};
+use net::http::{Decoded, EventStream, is_media_type, whole};
 use net::sse::{Event, Item};
 use runtime::memory::Payer;
 
@@ -44,7 +44,10 @@ impl<'r> Events<'r> {
         if status != StatusCode::OK {
             let body = whole(response.into_body(), LIMITS.bytes, &origin).await;
             let body = Raw::parse(&body.map_err(|error| remote.lost(&error))?);
-            return Err(body.map_or_else(|_| not_a_gateway(), |document| problem(status, &document)));
+            return Err(body.map_or_else(|_| not_of_a_gateway(status), |document| problem(status, &document)));
+        }
+        if !is_media_type(response.headers(), "text/event-stream") {
+            return Err(not_of_a_gateway(status));
         }
         let account = Payer { principal: None, server: &origin }.account();
         Ok(Self { remote, stream: EventStream::of(response.into_body(), MAX_EVENT, account) })

@@ -13,7 +13,7 @@ use http::{HeaderName, Method, StatusCode};
 use secrecy::SecretString;
 use serde::Serialize;
 
-use super::super::remote::{LIMITS, Remote, RemoteError, not_a_gateway, of_text};
+use super::super::remote::{LIMITS, Remote, RemoteError, not_a_gateway, not_of_a_gateway, of_text};
 use json::Raw;
 use net::http::{Decoded, EventStream, Response, is_media_type, whole};
 use net::sse::Item;
@@ -83,7 +83,7 @@ impl Answer {
 pub(super) fn problem(status: StatusCode, document: &Raw) -> RemoteError {
     let text = |name| document.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
     match text("detail") {
-        detail if detail.is_empty() => not_a_gateway(),
+        detail if detail.is_empty() => not_of_a_gateway(status),
         detail => of_text(status, &detail, &text("hint")),
     }
 }
@@ -104,7 +104,7 @@ pub(super) async fn send(
         whole(response.into_body(), LIMITS.bytes, &origin).await.map_err(|error| remote.lost(&error))?;
     match Raw::parse(&body) {
         Ok(message) => Ok(Answer { status, message }),
-        Err(_) => Err(of_text(status, &not_a_gateway().to_string(), "")),
+        Err(_) => Err(not_of_a_gateway(status)),
     }
 }
 

@@ -321,6 +321,14 @@ async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), R
         return Err(RemoteError::Usage("-o name is for lists; use table, json or yaml".into()));
     }
     let remote = &Remote::of(&command.options().running)?;
+    done_at(remote, command, screen).await.map_err(|error| error.of(remote))
+}
+
+async fn done_at(
+    remote: &Remote,
+    command: &OperateCommand,
+    screen: &mut Screen<'_>,
+) -> Result<(), RemoteError> {
     match command {
         OperateCommand::Status { watch: true, .. } => watch::run(remote, screen).await,
         OperateCommand::Status { check, .. } => servers::status(remote, *check, screen).await,

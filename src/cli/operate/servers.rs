@@ -146,6 +146,7 @@ pub(super) async fn change(
 /// Makes the gateway read its configuration file again.
 pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let document = remote.rest(Method::POST, &["reload"], &[]).await?;
+    document.get("added").ok_or_else(not_a_gateway)?;
     let mut table = Table::new(&["SERVER", "CHANGE"]);
     let mut names = Vec::new();
     for (change, shown) in CHANGES {
@@ -196,6 +197,7 @@ pub(super) async fn reset_breaker(
     screen: &mut Screen<'_>,
 ) -> Result<(), RemoteError> {
     let breaker = remote.rest(Method::POST, &["circuit-breakers", name, "reset"], &[]).await?;
+    breaker.get("server").ok_or_else(not_a_gateway)?;
     let table = breakers_of(std::slice::from_ref(&breaker));
     screen.show(&View { names: vec![text(&breaker, "server")], document: breaker, table })?;
     Ok(())
@@ -203,6 +205,7 @@ pub(super) async fn reset_breaker(
 
 /// Shows the server that an action was done to.
 pub(super) fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+    server.get("name").ok_or_else(not_a_gateway)?;
     let table = table_of(std::slice::from_ref(&server));
     screen.show(&View { names: vec![text(&server, "name")], document: server, table })?;
     Ok(())

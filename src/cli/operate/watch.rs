@@ -44,7 +44,7 @@ pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), 
                 screen.redraw(&title(&how_many_are_healthy(&servers)), Some(&view))?;
                 before = Some(sample);
             }
-            Err(failed) if before.is_some() && !matches!(failed, RemoteError::Denied(_)) => {
+            Err(failed) if before.is_some() && !matches!(failed, RemoteError::Denied { .. }) => {
                 screen.redraw(&title(&failed.to_string()), None)?;
             }
             Err(failed) => return Err(failed),

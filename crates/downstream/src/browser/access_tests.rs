@@ -30,7 +30,7 @@ impl Site {
         let (key, hash) = generate("ops");
         let entry =
             ApiKey { id: "ops".into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None };
-        let config = Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() };
+        let config = Config { auth: auth::Config::ApiKey(vec![entry].into()), ..Config::default() };
         let guard = Guard::new(&config).expect("no files");
         let sessions = guard.browser().sessions();
         let Ok(new) = sessions.sign_in(SecretString::from(key.expose_secret())).await else {

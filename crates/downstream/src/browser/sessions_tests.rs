@@ -15,7 +15,7 @@ fn key(id: &str, role: Role) -> (ApiKey, SecretString) {
 }
 
 fn sessions_of(keys: Vec<ApiKey>) -> (BrowserSessions, Arc<Authenticator>) {
-    let authenticator = Authenticator::new(&auth::Config::ApiKey(keys)).expect("no files");
+    let authenticator = Authenticator::new(&auth::Config::ApiKey(keys.into())).expect("no files");
     let authenticator = Arc::new(authenticator);
     (BrowserSessions::new(Visitors::Credentials(Arc::clone(&authenticator))), authenticator)
 }
@@ -59,7 +59,9 @@ async fn a_revoked_key_or_another_role_ends_the_session() {
     let [(first, secret), (second, other)] = [key("ci", Role::Caller), key("ops", Role::Caller)];
     let (sessions, authenticator) = sessions_of(vec![first.clone(), second.clone()]);
     let (ci, ops) = (signed_in(&sessions, secret).await, signed_in(&sessions, other).await);
-    let renewed = |keys| authenticator.renew(Keys::read(&auth::Config::ApiKey(keys)).expect("no files"));
+    let renewed = |keys: Vec<auth::ApiKey>| {
+        authenticator.renew(Keys::read(&auth::Config::ApiKey(keys.into())).expect("no files"));
+    };
     renewed(vec![ApiKey { role: Role::Superuser, ..second.clone() }]);
     assert!(sessions.find(ci.cookie.expose_secret(), None).await.is_none(), "the key is gone");
     assert!(sessions.find(ops.cookie.expose_secret(), None).await.is_none(), "it signed in as a caller");

@@ -203,7 +203,7 @@ async fn a_revoked_key_ends_its_session_in_the_middle_of_a_login() {
     let mut browser = Browser::local(&site);
     let page = browser.sign_in(&site.link("notes", &alice()), &key).await;
     let url = browser.agree(&page).await;
-    let keys = Keys::read(&auth::Config::ApiKey(two_keys().0)).expect("no files");
+    let keys = Keys::read(&auth::Config::ApiKey(two_keys().0.into())).expect("no files");
     site.authenticator.renew(keys);
     let end = browser.get(&back_from(&url, "code=a")).await;
     assert_eq!(end.heading(), (403, "This login does not belong to this browser"));

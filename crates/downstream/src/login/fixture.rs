@@ -146,7 +146,7 @@ impl Site {
     /// With two keys, at a public URL if there is one.
     pub(super) fn with_keys(public_url: Option<&str>) -> (Self, [SecretString; 2]) {
         let (keys, secrets) = two_keys();
-        let mut config = Config { auth: auth::Config::ApiKey(keys), ..Config::default() };
+        let mut config = Config { auth: auth::Config::ApiKey(keys.into()), ..Config::default() };
         config.public_url = public_url.map(str::to_owned);
         let gw = crate::authority::Authority::parse("gw.example").expect("a host");
         let local = crate::authority::Authority::parse("127.0.0.1").expect("a host");

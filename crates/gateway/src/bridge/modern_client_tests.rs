@@ -83,7 +83,7 @@ async fn a_call_that_waits_ends_with_the_credential_of_its_client() {
     client.principal = everybody;
     state_of(&scene.call(&client, &[]).await);
     assert_eq!((scene.gateway.suspended.count(), scene.running()), (1, 1));
-    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new())).expect("no files"));
+    door.renew(Keys::read(&auth::Config::ApiKey(Vec::new().into())).expect("no files"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(at_rest(&scene), "nobody could take it back");
 }

@@ -32,21 +32,11 @@ fn the_text_is_what_prometheus_reads() {
         latency: Some(Duration::from_millis(250)),
     };
     let cache = CacheUsage { area: "r2r", hits: 1, misses: 2, faults: 3 };
-    let refused = [(401, 17), (403, 18), (429, 19)];
-    let clients = Clients {
-        clients: 11,
-        sessions: 12,
-        kept_bytes: 13,
-        sockets: 17,
-        yielded_sockets: 18,
-        failed_handshakes: 19,
-        refused,
-    };
     let memory = MemoryUsage { limit: 14, used: 15, refusals: vec![("answers", 16)] };
     Limit::Sessions.met(());
     let figures = Figures {
         servers: &[server],
-        clients: Some(clients),
+        clients: Some(clients()),
         client_calls: Some(&client_calls),
         memory: &memory,
         caches: &[cache],
@@ -115,6 +105,19 @@ fn the_text_is_what_prometheus_reads() {
     }
     assert!(text.ends_with("# EOF\n"));
     assert_docs_name_all_of(&text);
+}
+
+fn clients() -> Clients {
+    let refused = [(401, 17), (403, 18), (429, 19)];
+    Clients {
+        clients: 11,
+        sessions: 12,
+        kept_bytes: 13,
+        sockets: 17,
+        yielded_sockets: 18,
+        failed_handshakes: 19,
+        refused,
+    }
 }
 
 fn assert_docs_name_all_of(text: &str) {

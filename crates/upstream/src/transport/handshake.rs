@@ -14,10 +14,19 @@ use protocol::error::code;
 use protocol::lifecycle::{self, Peer};
 use protocol::meta::Sender;
 use protocol::sanitize::{listed, shown};
-use protocol::{Era, ErrorObject, Reply, Version};
+use protocol::{Era, ErrorObject, Reply, Version, method};
 
 /// The time limit of `server/discover`, after which a server counts as legacy.
 pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The reason if the requests of the handshake come back as they were sent.
+pub(super) const ECHO: &str = "it sends the requests of Switchyard back, as `cat` or a terminal does, so it is no MCP \
+                               server: name the program or URL of one, and start it without a terminal (`-t`)";
+
+/// Whether only a client sends `method`. A server that sends it repeats what it got.
+pub(super) fn is_of_client(method: &str) -> bool {
+    matches!(method, method::DISCOVER | method::INITIALIZE)
+}
 
 /// The meaning of the answer to `server/discover`.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use secrecy::ExposeSecret;
 
 use crate::config::Stdio;
+use runtime::regular_file::explained;
 
 /// The variables that every child inherits if they are set. It also inherits those that begin with `LC_`.
 const PASSED_ON: [&str; 10] =
@@ -62,12 +64,20 @@ fn passes(config: &Stdio, name: &OsStr, value: &OsStr) -> bool {
 /// The error does not contain the command, because it may come from a variable with a secret value.
 pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>) -> Result<PathBuf, String> {
     let command = config.command.as_str();
-    if config.cwd.as_deref().is_some_and(|folder| !folder.is_dir()) {
-        return Err("its `cwd` is not a folder".into());
+    if let Some(folder) = config.cwd.as_deref().filter(|folder| !folder.is_dir()) {
+        let denied = folder.metadata().err().filter(|error| error.kind() == ErrorKind::PermissionDenied);
+        let denied =
+            denied.map(|error| format!("its `cwd`: {}", explained(error, "enter the folders above it")));
+        return Err(denied.unwrap_or_else(|| "its `cwd` is not a folder".into()));
     }
     let found = if command.contains('/') {
         let path = config.cwd.as_deref().unwrap_or(Path::new("")).join(command);
-        path.exists().then_some(path)
+        match path.metadata() {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(explained(error, "enter its folders").to_string());
+            }
+            found => found.is_ok().then_some(path),
+        }
     } else {
         let search = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
         std::env::split_paths(&search).map(|folder| folder.join(command)).find(|path| is_program(path))
@@ -76,8 +86,10 @@ pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>
     if is_program(&path) {
         // The child may run in another folder, where a relative path would mean another file.
         std::path::absolute(path).map_err(|error| error.to_string())
+    } else if path.is_file() {
+        Err("permission denied: it has no execute permission; `chmod +x` sets it".into())
     } else {
-        Err("it is no executable file; set its execute permission".into())
+        Err("it is a folder and no program".into())
     }
 }
 

@@ -82,7 +82,14 @@ fn become_child(mut arguments: impl Iterator<Item = OsString>) -> String {
         eprintln!("switchyard: cannot enter the control group {}: {error}", group.display());
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
-    format!("cannot start {}: {error}", program.display())
+    let advice = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "; the interpreter in its first line needs execute permission, and a file system without `noexec`"
+        }
+        std::io::ErrorKind::NotFound => "; the interpreter in its first line does not exist",
+        _ => "",
+    };
+    format!("cannot start {}: {error}{advice}", program.display())
 }
 
 /// Never called, because [`through`] starts children directly.

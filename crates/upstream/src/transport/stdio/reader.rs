@@ -23,9 +23,9 @@ use crate::close_reason::Closing;
 use crate::connection::Events;
 use crate::error::Error;
 use crate::transport::flood_guard::{FloodGuard, Relevance};
-use crate::transport::inbound;
 use crate::transport::pending::{Pending, SettledRequest};
 use crate::transport::questions::Questions;
+use crate::transport::{handshake, inbound};
 use net::Clip;
 use net::lines::{Line, Lines};
 use protocol::{Message, ParseError};
@@ -62,6 +62,8 @@ pub(super) struct StdioReader {
     skipped: u64,
     work: WorkBudget,
     floods: FloodGuard,
+    /// Ends the connection of a program that is no server.
+    broken: Closing,
     /// The charge for a long line while it is read.
     charge: Charge,
     /// Whether the line that is being discarded found no room in the memory budget.
@@ -119,6 +121,7 @@ impl StdioReader {
             skipped: 0,
             work: WorkBudget::new(),
             floods,
+            broken: broken.clone(),
             charge,
             is_exhausted: false,
             pace: Pace::new(),
@@ -215,6 +218,10 @@ impl StdioReader {
                 inbound::sort(notification, &self.events, |notification| {
                     self.router.pending.notify(notification)
                 })
+            }
+            Ok(Message::Request(request)) if handshake::is_of_client(&request.method) => {
+                self.broken.close(handshake::ECHO);
+                Relevance::Junk
             }
             Ok(Message::Request(request)) => {
                 inbound::record(&request, &self.events);

@@ -17,6 +17,7 @@ use super::outcome::{HttpRefusal, RequestOutcome, not_an_answer};
 use crate::error::Error;
 use crate::response_stream::ResponseStream;
 use crate::transport::flood_guard::{FloodGuard, Relevance};
+use crate::transport::handshake;
 use crate::transport::http::{describe, describe_other, status_error};
 use crate::transport::inbound::is_message;
 use crate::transport::unreadable;
@@ -250,6 +251,9 @@ impl AnswerReader<'_> {
             Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(head.refusal().with(error)),
             _ if !status.is_success() => {
                 Ok(RequestOutcome::Refusal(head.refusal().saying(describe(head.content_type(), body))))
+            }
+            Ok(Message::Request(request)) if handshake::is_of_client(&request.method) => {
+                Err(Error::Unreadable { reason: handshake::ECHO.into(), advice: None })
             }
             Ok(_) => Err(not_an_answer()),
             Err(_) if body.is_empty() => {

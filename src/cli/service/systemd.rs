@@ -1,0 +1,100 @@
+//! The user unit of systemd.
+//!
+//! Source: systemd.unit(5), systemd.service(5), systemd.exec(5).
+
+use std::path::{Path, PathBuf};
+
+use super::{Failure, MARK, ServiceContext, ServiceSpec, reason_of};
+use crate::connect::clients::Host;
+
+/// The name of the unit.
+pub(super) const UNIT: &str = "switchyard";
+/// Fails without a service manager of this user.
+pub(super) const PROBE: [&str; 4] = ["systemctl", "--user", "show", "--property=Version"];
+/// The advice where none answers.
+pub(super) const ADVICE: &str = "\
+A user unit needs systemd and a login of this user, for instance over ssh and not with `su` or `sudo`; `sudo loginctl
+enable-linger USER` starts its service manager without a login. Without systemd, start `switchyard` with the program that starts
+others at login here. For all users there is the unit deploy/switchyard.service. `--dry-run` prints the file.";
+const READ_AGAIN: [&str; 3] = ["systemctl", "--user", "daemon-reload"];
+/// A note after the installation.
+pub(super) const LINGER: &str = " `loginctl enable-linger` lets it run without a login.";
+
+pub(super) fn path(host: &Host<'_>) -> PathBuf {
+    let given = (host.variable)("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    given.unwrap_or_else(|| host.home.join(".config")).join("systemd/user").join(format!("{UNIT}.service"))
+}
+
+/// The text of the unit; `None` if it cannot have a path or a variable.
+pub(super) fn text(spec: &ServiceSpec) -> Option<String> {
+    let path = |path: &Path| plain(path.to_str()?);
+    let [program, config] = [&spec.program, &spec.config].map(|file| Some(quoted(&path(file)?, true)));
+    let folder = path(spec.folder())?.replace('%', "%%");
+    let file = path(&spec.environment_file())?.replace('%', "%%");
+    let variable = |(name, value): &(String, String)| {
+        Some(format!("Environment={}\n", quoted(&plain(&format!("{name}={value}"))?, false)))
+    };
+    let variables: String = spec.variables.iter().map(variable).collect::<Option<_>>()?;
+    let (program, config) = (program?, config?);
+    Some(format!(
+        "# {MARK}\n\
+         [Unit]\n\
+         Description=Switchyard, a gateway for MCP servers\n\n\
+         [Service]\n\
+         Type=exec\n\
+         ExecStart={program} serve --config {config}\n\
+         ExecReload=/bin/kill -HUP $MAINPID\n\
+         WorkingDirectory={folder}\n\
+         {variables}\
+         # NAME=value lines for ${{NAME}} in the configuration file; `chmod 600` it.\n\
+         EnvironmentFile=-{file}\n\
+         UMask=0077\n\
+         Restart=on-failure\n\
+         RestartSec=1\n\
+         # The arguments or the configuration file are wrong: starting again would not correct that.\n\
+         RestartPreventExitStatus=2\n\
+         # The gateway ends its children itself.\n\
+         KillMode=mixed\n\
+         TimeoutStopSec=30\n\n\
+         [Install]\n\
+         WantedBy=default.target\n"
+    ))
+}
+
+/// A text without line breaks and other control characters.
+fn plain(text: &str) -> Option<String> {
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
+/// A word of a unit. In a command line, `$` begins a variable.
+fn quoted(text: &str, is_command: bool) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    format!("\"{}\"", if is_command { text.replace('$', "$$") } else { text })
+}
+
+/// Stops the unit, which does not start at the next login either.
+pub(super) fn stop(process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+    process.command(&["systemctl", "--user", "disable", "--now", UNIT])
+}
+
+/// Forgets a unit whose file was removed.
+pub(super) fn forget(process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+    process.command(&READ_AGAIN)
+}
+
+/// Starts the unit now and at each login. One that runs is started again.
+pub(super) fn start(process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+    process.command(&READ_AGAIN)?;
+    process.command(&["systemctl", "--user", "enable", UNIT])?;
+    process.command(&["systemctl", "--user", "restart", UNIT])
+}
+
+/// Whether the unit runs, and its state in words.
+pub(super) fn state(process: &ServiceContext<'_, '_>) -> (bool, String) {
+    let word = |what| match (process.run)(&["systemctl", "--user", what, UNIT]) {
+        Ok(output) => reason_of(&output),
+        Err(error) => error.to_string(),
+    };
+    let (active, enabled) = (word("is-active"), word("is-enabled"));
+    (active == "active", format!("{active}, {enabled} at login"))
+}
