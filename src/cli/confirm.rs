@@ -38,7 +38,7 @@ pub(super) struct CommandStreams<'p> {
 
 /// Why the command failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CommandError {
     /// The arguments or a file are not usable.
     Usage(String),
     /// Nothing was written, for another reason.
@@ -47,13 +47,13 @@ pub(super) enum Failure {
     Closed,
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandError {
     fn from(_: io::Error) -> Self {
         Self::Closed
     }
 }
 
-impl From<connect::Error> for Failure {
+impl From<connect::Error> for CommandError {
     fn from(error: connect::Error) -> Self {
         Self::Usage(error.to_string())
     }
@@ -72,12 +72,12 @@ impl CommandStreams<'_> {
     }
 
     /// Says why the command failed, and returns the exit code.
-    pub(super) fn end(&mut self, result: Result<(), Failure>) -> ExitCode {
+    pub(super) fn end(&mut self, result: Result<(), CommandError>) -> ExitCode {
         let (reason, code) = match result {
             Ok(()) => return ExitCode::SUCCESS,
-            Err(Failure::Closed) => return ExitCode::FAILURE,
-            Err(Failure::Other(reason)) => (reason, ExitCode::FAILURE),
-            Err(Failure::Usage(reason)) => (reason, EXIT_USAGE.into()),
+            Err(CommandError::Closed) => return ExitCode::FAILURE,
+            Err(CommandError::Other(reason)) => (reason, ExitCode::FAILURE),
+            Err(CommandError::Usage(reason)) => (reason, EXIT_USAGE.into()),
         };
         // If standard error is closed, the exit code alone reports the failure.
         let _ = writeln!(self.err, "{reason}");
@@ -89,7 +89,7 @@ impl CommandStreams<'_> {
         &mut self,
         changes: &[&FileChange],
         writing: &WriteOptions,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CommandError> {
         for change in changes {
             writeln!(self.out, "{}:\n{}", change.path.display(), diff(&change.before, &change.after))?;
         }
@@ -103,7 +103,7 @@ impl CommandStreams<'_> {
     }
 
     /// Says which servers were not taken, and what else there is to know. `left` is the word for those.
-    pub(super) fn report_notes(&mut self, addition: &ServersChange, left: &str) -> Result<(), Failure> {
+    pub(super) fn report_notes(&mut self, addition: &ServersChange, left: &str) -> Result<(), CommandError> {
         for (name, reason) in &addition.refused {
             writeln!(self.err, "note: {}: {left}: {reason}", one_line(name))?;
         }
@@ -114,7 +114,7 @@ impl CommandStreams<'_> {
     }
 
     /// Writes the secrets that a file is about to refer to into the vault, before the file.
-    pub(super) fn write_secrets(&mut self, secrets: Option<&MovedSecrets>) -> Result<(), Failure> {
+    pub(super) fn write_secrets(&mut self, secrets: Option<&MovedSecrets>) -> Result<(), CommandError> {
         let Some(secrets) = secrets.filter(|secrets| !secrets.is_empty()) else { return Ok(()) };
         let vault = secrets.write()?;
         let names: Vec<_> = secrets.names().collect();
@@ -122,18 +122,18 @@ impl CommandStreams<'_> {
     }
 
     /// Asks the user, unless the answer is given by `--yes`.
-    pub(super) fn agree(&mut self, yes: bool, question: &str) -> Result<(), Failure> {
+    pub(super) fn agree(&mut self, yes: bool, question: &str) -> Result<(), CommandError> {
         if yes || self.ask(question, false)? {
             Ok(())
         } else {
-            Err(Failure::Other("nothing was written".into()))
+            Err(CommandError::Other("nothing was written".into()))
         }
     }
 
     /// Asks a question. An empty answer is `default`.
-    pub(super) fn ask(&mut self, question: &str, default: bool) -> Result<bool, Failure> {
+    pub(super) fn ask(&mut self, question: &str, default: bool) -> Result<bool, CommandError> {
         let Some(input) = &mut self.input else {
-            return Err(Failure::Other("nothing was written: without a terminal, add `--yes`".into()));
+            return Err(CommandError::Other("nothing was written: without a terminal, add `--yes`".into()));
         };
         write!(self.err, "{question} {} ", if default { "[Y/n]" } else { "[y/N]" })?;
         self.err.flush()?;
@@ -152,7 +152,7 @@ impl CommandStreams<'_> {
         &mut self,
         change: &FileChange,
         backup: Option<&std::path::Path>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let backup =
             backup.map(|path| format!(", the old content is in {}", path.display())).unwrap_or_default();
         Ok(writeln!(self.err, "{}: written{backup}", change.path.display())?)
@@ -160,7 +160,9 @@ impl CommandStreams<'_> {
 }
 
 /// Runs a command with the streams of this process, and says why it failed.
-pub(super) fn with_streams(command: impl FnOnce(&mut CommandStreams<'_>) -> Result<(), Failure>) -> ExitCode {
+pub(super) fn with_streams(
+    command: impl FnOnce(&mut CommandStreams<'_>) -> Result<(), CommandError>,
+) -> ExitCode {
     with_own_streams(|streams| {
         let result = command(streams);
         streams.end(result)

@@ -14,7 +14,7 @@ use settings::{nearest, one_line};
 use url::Url;
 
 use super::ConfigFile;
-use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
+use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
 use super::warm::OFFER;
 use crate::config::{Config, Listener};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
@@ -100,7 +100,7 @@ struct Process<'p, 's> {
 }
 
 /// Runs the command.
-fn run(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), Failure> {
+fn run(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), CommandError> {
     match arguments.client.as_deref() {
         None => list(process),
         Some(JSON) => print_json(arguments, process),
@@ -109,7 +109,7 @@ fn run(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), Failure
 }
 
 /// Prints the clients on this machine.
-fn list(process: &mut Process<'_, '_>) -> Result<(), Failure> {
+fn list(process: &mut Process<'_, '_>) -> Result<(), CommandError> {
     let found = connect::installed(&process.host);
     if found.is_empty() {
         let names: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
@@ -132,14 +132,14 @@ fn row(found: &ClientFile) -> [String; 4] {
     [found.client.id.to_owned(), scope.to_owned(), state, found.file.display().to_string()]
 }
 
-fn print_json(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), Failure> {
+fn print_json(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), CommandError> {
     let gateway = gateway(arguments, process)?;
     writeln!(process.streams.out, "{}", gateway.json())?;
     Ok(())
 }
 
 /// Connects one client, or restores its file.
-fn one(arguments: &Connect, id: &str, process: &mut Process<'_, '_>) -> Result<(), Failure> {
+fn one(arguments: &Connect, id: &str, process: &mut Process<'_, '_>) -> Result<(), CommandError> {
     let client = Client::find(id).ok_or_else(|| unknown(id))?;
     let scope = match arguments.scope {
         ScopeName::User => Scope::User,
@@ -153,7 +153,7 @@ fn one(arguments: &Connect, id: &str, process: &mut Process<'_, '_>) -> Result<(
     }
 }
 
-pub(super) fn unknown(id: &str) -> Failure {
+pub(super) fn unknown(id: &str) -> CommandError {
     let names = || CLIENTS.iter().map(|client| client.id);
     let part = id.to_ascii_lowercase();
     let mut near: Vec<_> = nearest(id, names()).into_iter().collect();
@@ -166,10 +166,10 @@ pub(super) fn unknown(id: &str) -> Failure {
     } else {
         format!("did you mean `{}`?", near.join("` or `"))
     };
-    Failure::Usage(format!("there is no client `{}`: {hint}", one_line(id)))
+    CommandError::Usage(format!("there is no client `{}`: {hint}", one_line(id)))
 }
 
-fn undo(arguments: &Connect, file: &Path, process: &mut Process<'_, '_>) -> Result<(), Failure> {
+fn undo(arguments: &Connect, file: &Path, process: &mut Process<'_, '_>) -> Result<(), CommandError> {
     let question = format!("Restore {} as it was before the last `connect`?", file.display());
     process.streams.agree(arguments.writing.yes, &question)?;
     if connect::undo(file)? {
@@ -185,7 +185,7 @@ fn connect_file(
     client: &Client,
     file: &Path,
     process: &mut Process<'_, '_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let gateway = gateway(arguments, process)?;
     let mut registry =
         arguments.moving.import.then(|| registry(arguments, process.environment)).transpose()?;
@@ -231,7 +231,7 @@ fn connect_file(
 }
 
 /// Returns the configuration file to which the servers of the client move.
-fn registry(arguments: &Connect, environment: &Lookup<'_>) -> Result<Registry, Failure> {
+fn registry(arguments: &Connect, environment: &Lookup<'_>) -> Result<Registry, CommandError> {
     let path = arguments.file.config.clone();
     let secrets = arguments.moving.to_vault.then(|| MovedSecrets::of_file(&path, environment)).transpose()?;
     Ok(Registry { path, inherited: inherited::here(environment), secrets })
@@ -249,7 +249,7 @@ fn unknown_view<'a>(arguments: &'a Connect, environment: &Lookup<'_>) -> Option<
 }
 
 /// The gateway of the arguments, else of the environment, else of the configuration file.
-fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Result<Gateway, Failure> {
+fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Result<Gateway, CommandError> {
     let config = &arguments.file.config;
     let url = match &arguments.url {
         Some(url) => Some(url.clone()),
@@ -267,13 +267,13 @@ fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Result<Gateway, Fa
 }
 
 /// The MCP endpoint of the gateway in `SWITCHYARD_URL`, which other commands use without its path.
-fn named_url(environment: &Lookup<'_>) -> Result<Option<Url>, Failure> {
+fn named_url(environment: &Lookup<'_>) -> Result<Option<Url>, CommandError> {
     let Some(text) = environment("SWITCHYARD_URL").ok().filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     let base = text.trim_end_matches('/');
     let url = if base.ends_with("/mcp") { base.to_owned() } else { format!("{base}/mcp") };
-    endpoint(&url).map(Some).map_err(|reason| Failure::Usage(format!("SWITCHYARD_URL: {reason}")))
+    endpoint(&url).map(Some).map_err(|reason| CommandError::Usage(format!("SWITCHYARD_URL: {reason}")))
 }
 
 /// The URL of the listener: `SWITCHYARD_LISTEN`, else the one in the configuration file. If that cannot be read,

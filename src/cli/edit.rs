@@ -15,7 +15,7 @@ use clap::Args;
 use settings::expand::Lookup;
 use settings::one_line;
 
-use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
+use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
 use super::connect::configured_url;
 use super::remote::{Remote, block_on};
 use super::{ConfigFile, warm};
@@ -110,7 +110,7 @@ fn add(
     input: Option<&mut dyn Read>,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let offer = match of_arguments(arguments)? {
         Some(offer) => offer,
         None => of_text(arguments, input, streams)?,
@@ -128,7 +128,7 @@ fn add(
     streams.report_notes(&addition, "not added")?;
     if addition.change.is_empty() {
         if !addition.refused.is_empty() {
-            return Err(Failure::Other("nothing was added".into()));
+            return Err(CommandError::Other("nothing was added".into()));
         }
         writeln!(streams.err, "{}: it has all of this already", path.display())?;
         return Ok(());
@@ -141,15 +141,15 @@ fn add(
 }
 
 /// Returns the server that the arguments describe, if they do.
-fn of_arguments(arguments: &Add) -> Result<Option<Offer>, Failure> {
+fn of_arguments(arguments: &Add) -> Result<Option<Offer>, CommandError> {
     let Some(name) = &arguments.name else { return Ok(None) };
     let Add { url, rest, command, env, header, oauth, .. } = arguments;
     match (url, rest.first()) {
         (Some(url), None) if is_url(url) => Ok(Some(Offer::url(name, url, header, *oauth))),
         (Some(url), Some(word)) if is_url(url) => {
-            Err(Failure::Usage(format!("`{}` is not expected after the URL", one_line(word))))
+            Err(CommandError::Usage(format!("`{}` is not expected after the URL", one_line(word))))
         }
-        (Some(word), _) => Err(Failure::Usage(format!(
+        (Some(word), _) => Err(CommandError::Usage(format!(
             "`{0}` is not a URL; write a program after `--`: `switchyard add {1} -- {0} …`",
             one_line(word),
             one_line(name)
@@ -164,10 +164,10 @@ fn of_text(
     arguments: &Add,
     input: Option<&mut dyn Read>,
     streams: &mut CommandStreams<'_>,
-) -> Result<Offer, Failure> {
+) -> Result<Offer, CommandError> {
     let file = arguments.from.as_ref().filter(|file| file.as_os_str() != "-");
     let source = file.map_or_else(|| "standard input".to_owned(), |file| file.display().to_string());
-    let failed = |reason: io::Error| Failure::Usage(format!("{source}: it cannot be read: {reason}"));
+    let failed = |reason: io::Error| CommandError::Usage(format!("{source}: it cannot be read: {reason}"));
     let mut content = Vec::new();
     let mut read = |from: &mut dyn Read| from.take(MAX_JSON as u64).read_to_end(&mut content).map(drop);
     match (file, input, &mut streams.input) {
@@ -180,7 +180,7 @@ fn of_text(
         (None, None, None) => {}
     }
     let text =
-        String::from_utf8(content).map_err(|_| Failure::Usage(format!("{source}: it is not UTF-8")))?;
+        String::from_utf8(content).map_err(|_| CommandError::Usage(format!("{source}: it is not UTF-8")))?;
     Ok(Offer::snippet(&source, &text, arguments.name.as_deref())?)
 }
 
@@ -191,7 +191,7 @@ fn write(
     writing: &WriteOptions,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     if !streams.agree_to(&[change], writing)? {
         return Ok(());
     }
@@ -220,7 +220,7 @@ fn remove(
     arguments: &Remove,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let removal = own_file::remove(&arguments.file.config, &arguments.names, environment)?;
     streams.report_notes(&removal, "not removed")?;
     write(&removal.change, None, &arguments.writing, environment, streams)

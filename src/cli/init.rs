@@ -11,7 +11,7 @@ use settings::expand::Lookup;
 use settings::one_line;
 use url::Url;
 
-use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
+use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
 use super::connect::{listener_url, this_host, unknown};
 use super::warm::OFFER;
 use super::{ConfigFile, schema};
@@ -59,7 +59,7 @@ fn run(
     host: &Host<'_>,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let path = &arguments.file.config;
     // Before any question.
     let head = format!("# yaml-language-server: $schema={}\n", schema::FILE);
@@ -97,7 +97,7 @@ fn offers(
     arguments: &Init,
     host: &Host<'_>,
     streams: &mut CommandStreams<'_>,
-) -> Result<Vec<Offer>, Failure> {
+) -> Result<Vec<Offer>, CommandError> {
     if arguments.no_import {
         return Ok(Vec::new());
     }
@@ -121,7 +121,7 @@ fn offers(
         }
     }
     match absent.first() {
-        Some(id) => Err(Failure::Usage(format!(
+        Some(id) => Err(CommandError::Usage(format!(
             "{id} has no servers on this machine: `switchyard connect` lists all clients"
         ))),
         None => Ok(chosen),
@@ -133,7 +133,7 @@ fn offer(
     found: &ClientFile,
     gateway: &Url,
     streams: &mut CommandStreams<'_>,
-) -> Result<Option<Offer>, Failure> {
+) -> Result<Option<Offer>, CommandError> {
     match Offer::client(found, gateway) {
         Ok(offer) => Ok(Some(offer).filter(|offer| offer.names().next().is_some())),
         Err(error) => {

@@ -10,7 +10,7 @@ use settings::expand::Lookup;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::confirm::{CommandStreams, Failure};
+use super::confirm::{CommandError, CommandStreams};
 use super::{ConfigFile, Key};
 use crate::config::Config;
 use auth::{ApiKey, ApiKeyList, KeyFile, Role};
@@ -30,7 +30,7 @@ pub(super) fn run(
     command: &Key,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     match command {
         Key::New { id, role } => Ok(new(id.as_deref(), *role, streams.out)?),
         Key::Add { name, role, expires, file } => {
@@ -58,24 +58,24 @@ pub(super) fn run(
     }
 }
 
-fn failed(error: &auth::Error) -> Failure {
-    Failure::Other(error.to_string())
+fn failed(error: &auth::Error) -> CommandError {
+    CommandError::Other(error.to_string())
 }
 
 /// The keys of the configuration, and the file with further ones.
-fn keys_of(file: &ConfigFile, environment: &Lookup<'_>) -> Result<(ApiKeyList, KeyFile), Failure> {
-    let keys =
-        Config::load_keys(&file.config, environment).map_err(|error| Failure::Usage(error.to_string()))?;
+fn keys_of(file: &ConfigFile, environment: &Lookup<'_>) -> Result<(ApiKeyList, KeyFile), CommandError> {
+    let keys = Config::load_keys(&file.config, environment)
+        .map_err(|error| CommandError::Usage(error.to_string()))?;
     let path = file.config.display();
     match keys {
         Some(keys) => match keys.file.clone() {
             Some(store) => Ok((keys, store)),
-            None => Err(Failure::Usage(format!(
+            None => Err(CommandError::Usage(format!(
                 "{path} names no file of keys: add the line `keys_file: switchyard-keys.json` below `server:`, then run \
                  `switchyard reload`"
             ))),
         },
-        None => Err(Failure::Usage(format!(
+        None => Err(CommandError::Usage(format!(
             "{path} does not accept API keys: add these lines below `server:`, then run `switchyard reload`. From then on, \
              each client needs a key.\n  auth_mode: api_key\n  keys_file: switchyard-keys.json"
         ))),
@@ -83,11 +83,11 @@ fn keys_of(file: &ConfigFile, environment: &Lookup<'_>) -> Result<(ApiKeyList, K
 }
 
 /// Fails if the key `name` is one of the configuration file.
-fn refuse_listed(keys: &ApiKeyList, name: &str, file: &ConfigFile) -> Result<(), Failure> {
+fn refuse_listed(keys: &ApiKeyList, name: &str, file: &ConfigFile) -> Result<(), CommandError> {
     if keys.listed.iter().any(|key| key.id == name) {
         let path = file.config.display();
         let reason = "is one of `api_keys`: change it there, then run `switchyard reload`";
-        return Err(Failure::Other(format!("{path}: the key `{name}` {reason}")));
+        return Err(CommandError::Other(format!("{path}: the key `{name}` {reason}")));
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ fn list(
     file: &ConfigFile,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let (keys, store) = keys_of(file, environment)?;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let (path, own) = (file.config.display().to_string(), store.path.display().to_string());

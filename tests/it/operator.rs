@@ -458,7 +458,12 @@ async fn watched_status_prints_a_block_with_rates_for_each_interval() {
         assert!(gone.starts_with("gone"), "servers with a problem come first: {gone}");
         let cells: Vec<&str> = one.split_whitespace().collect();
         assert_eq!((cells[0], cells[1], cells[2]), ("one", "ready", "closed"));
-        assert_eq!((cells[3] == "-", cells[8]), (is_first, if is_first { "0" } else { "1" }), "{one}");
+        assert_eq!((cells[3] == "-", cells[9]), (is_first, if is_first { "0" } else { "1" }), "{one}");
+        assert_eq!(
+            (cells[5] == "-", cells[5].matches('/').count()),
+            (is_first, usize::from(!is_first)),
+            "{one}"
+        );
         assert!(is_first || cells[3].parse::<f64>().is_ok_and(|rate| rate > 0.0), "{one}");
     }
     drop(gateway);

@@ -208,6 +208,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::GET, "/api/v1/mcp/health", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/circuit-breakers", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/events?follow=false", "", Some(Role::Reader)),
+        (Method::GET, "/api/v1/mcp/history", "", Some(Role::Reader)),
         (Method::POST, "/api/v1/mcp/call", call, Some(Role::Caller)),
         (Method::POST, "/api/v1/mcp/circuit-breakers/docs/reset", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/reconnect", "", Some(Role::Superuser)),

@@ -168,17 +168,16 @@ pub(super) struct Server {
     waiting_calls: usize,
     /// How long its calls took within the last one to two minutes; `null` without any.
     #[schema(required = true)]
-    latency: Option<Latency>,
+    recent_calls: Option<RecentCalls>,
     counters: Counters,
 }
 
 /// The durations of calls that reached the server, from the request to the beginning of its response. Each is at most 3 %
 /// more than the exact one.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = CallLatency)]
-struct Latency {
+struct RecentCalls {
     /// How many calls.
-    calls: u64,
+    count: u64,
     /// Milliseconds below which half of them were.
     #[schema(minimum = 0)]
     p50_ms: f64,
@@ -190,9 +189,9 @@ struct Latency {
     p99_ms: f64,
 }
 
-impl From<Quantiles> for Latency {
+impl From<Quantiles> for RecentCalls {
     fn from(Quantiles { calls, p50, p95, p99 }: Quantiles) -> Self {
-        Self { calls, p50_ms: in_ms(p50), p95_ms: in_ms(p95), p99_ms: in_ms(p99) }
+        Self { count: calls, p50_ms: in_ms(p50), p95_ms: in_ms(p95), p99_ms: in_ms(p99) }
     }
 }
 
@@ -252,7 +251,7 @@ impl From<&ServerStatus> for Server {
             connections: status.connections,
             running_calls: status.running,
             waiting_calls: status.waiting,
-            latency: server.durations.recent(Instant::now()).map(Latency::from),
+            recent_calls: server.durations.recent(Instant::now()).map(RecentCalls::from),
             counters: Counters {
                 calls: counters.calls,
                 failures: counters.failures,

@@ -58,8 +58,8 @@ function note(servers) {
     const [calls, errors] = counts.map((count, at) => Math.max(0, count - before[at]) / seconds);
     put(kept.rate, calls, isNew);
     put(kept.errors, errors, isNew);
-    put(kept.p50, server.latency?.p50_ms ?? null, isNew);
-    put(kept.p99, server.latency?.p99_ms ?? null, isNew);
+    put(kept.p50, server.recent_calls?.p50_ms ?? null, isNew);
+    put(kept.p99, server.recent_calls?.p99_ms ?? null, isNew);
   }
   if (last) last.isEmpty = false;
   if (!last || now.at - last.at >= STEP_MS) last = now;

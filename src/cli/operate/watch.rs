@@ -107,8 +107,8 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
 
 /// The median and the 99th percentile of the durations of the last minutes, in milliseconds.
 fn quantiles(server: &Raw) -> String {
-    let Some(latency) = server.get("latency").filter(Raw::is_object) else { return "-".to_owned() };
-    let [p50, p99] = ["p50_ms", "p99_ms"].map(|member| latency.get_as::<f64>(member).unwrap_or_default());
+    let Some(recent) = server.get("recent_calls").filter(Raw::is_object) else { return "-".to_owned() };
+    let [p50, p99] = ["p50_ms", "p99_ms"].map(|member| recent.get_as::<f64>(member).unwrap_or_default());
     let digits = |value: f64| if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
     format!("{}/{}", digits(p50), digits(p99))
 }

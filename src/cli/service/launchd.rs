@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Failure, MARK, ServiceContext, ServiceSpec, reason_of};
+use super::{CommandError, MARK, ServiceContext, ServiceSpec, reason_of};
 use crate::connect::clients::Host;
 
 /// The name of the agent.
@@ -90,12 +90,12 @@ fn target() -> String {
 }
 
 /// Stops the agent.
-pub(super) fn stop(process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+pub(super) fn stop(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     process.command(&["launchctl", "bootout", &target()])
 }
 
 /// Starts the agent now and at each login. One that runs is started again.
-pub(super) fn start(path: &Path, process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+pub(super) fn start(path: &Path, process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     // It fails unless the agent runs.
     let _ = stop(process);
     process.command(&["launchctl", "enable", &target()])?;

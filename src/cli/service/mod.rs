@@ -19,7 +19,7 @@ use settings::expand::Lookup;
 use settings::one_line;
 
 use super::ConfigFile;
-use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
+use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
 use super::connect::this_host;
 use super::remote::DEFAULT_FILE;
 use crate::config::Config;
@@ -104,11 +104,13 @@ enum ServiceManager {
 }
 
 impl ServiceManager {
-    fn of(system: System) -> Result<Self, Failure> {
+    fn of(system: System) -> Result<Self, CommandError> {
         match system {
             System::Linux => Ok(Self::Systemd),
             System::MacOs => Ok(Self::Launchd),
-            System::Windows => Err(Failure::Other("there is no service manager for one person here".into())),
+            System::Windows => {
+                Err(CommandError::Other("there is no service manager for one person here".into()))
+            }
         }
     }
 
@@ -119,13 +121,13 @@ impl ServiceManager {
         }
     }
 
-    fn text(self, spec: &ServiceSpec, host: &Host<'_>) -> Result<String, Failure> {
+    fn text(self, spec: &ServiceSpec, host: &Host<'_>) -> Result<String, CommandError> {
         let text = match self {
             Self::Systemd => systemd::text(spec),
             Self::Launchd => launchd::text(spec, host),
         };
         text.ok_or_else(|| {
-            Failure::Usage("a path or a variable has characters that the file cannot have".into())
+            CommandError::Usage("a path or a variable has characters that the file cannot have".into())
         })
     }
 
@@ -152,8 +154,8 @@ struct ServiceContext<'p, 's> {
 
 impl ServiceContext<'_, '_> {
     /// Runs a command of the service manager, whose failure is that of this command.
-    fn command(&self, words: &[&str]) -> Result<(), Failure> {
-        let failed = |reason: String| Failure::Other(format!("`{}` failed: {reason}", words.join(" ")));
+    fn command(&self, words: &[&str]) -> Result<(), CommandError> {
+        let failed = |reason: String| CommandError::Other(format!("`{}` failed: {reason}", words.join(" ")));
         match (self.run)(words) {
             Err(error) => Err(failed(error.to_string())),
             Ok(output) if output.status.success() => Ok(()),
@@ -162,7 +164,7 @@ impl ServiceContext<'_, '_> {
     }
 
     /// Fails with what to do if the service manager does not answer.
-    fn require(&self, manager: ServiceManager) -> Result<(), Failure> {
+    fn require(&self, manager: ServiceManager) -> Result<(), CommandError> {
         let (words, advice): (&[&str], _) = match manager {
             ServiceManager::Systemd => (&systemd::PROBE, systemd::ADVICE),
             ServiceManager::Launchd => (&launchd::PROBE, launchd::ADVICE),
@@ -175,7 +177,7 @@ impl ServiceContext<'_, '_> {
             }
             Err(error) => error.to_string(),
         };
-        Err(Failure::Other(format!("`{}` does not work: {reason}\n{advice}", words.join(" "))))
+        Err(CommandError::Other(format!("`{}` does not work: {reason}\n{advice}", words.join(" "))))
     }
 }
 
@@ -189,7 +191,7 @@ fn reason_of(output: &Output) -> String {
     }
 }
 
-fn run(command: &Service, process: &mut ServiceContext<'_, '_>) -> Result<(), Failure> {
+fn run(command: &Service, process: &mut ServiceContext<'_, '_>) -> Result<(), CommandError> {
     let manager = ServiceManager::of(process.host.system)?;
     match command {
         Service::Install(arguments) => install(manager, arguments, process),
@@ -202,7 +204,7 @@ fn install(
     manager: ServiceManager,
     arguments: &Install,
     process: &mut ServiceContext<'_, '_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let (spec, notes) = spec(&arguments.file, process)?;
     let path = manager.path(&process.host);
     let text = manager.text(&spec, &process.host)?;
@@ -242,7 +244,7 @@ fn write(
     is_foreign: bool,
     writing: &WriteOptions,
     process: &mut ServiceContext<'_, '_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     if change.is_empty() {
         return Ok(());
     }
@@ -252,7 +254,7 @@ fn write(
         if writing.dry_run {
             return Ok(());
         }
-        return Err(Failure::Other(format!(
+        return Err(CommandError::Other(format!(
             "{}: another program wrote this file, so it stays: `--yes` replaces it, and keeps it beside the new one",
             change.path.display()
         )));
@@ -269,20 +271,23 @@ fn write(
 }
 
 /// Describes the service, and says what its gateway will lack.
-fn spec(file: &ConfigFile, process: &ServiceContext<'_, '_>) -> Result<(ServiceSpec, Vec<String>), Failure> {
+fn spec(
+    file: &ConfigFile,
+    process: &ServiceContext<'_, '_>,
+) -> Result<(ServiceSpec, Vec<String>), CommandError> {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let config = absolute(&file.config);
     if !config.exists() && file.config == Path::new(DEFAULT_FILE) {
         let config = config.display();
-        return Err(Failure::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "{config} does not exist: write it with `switchyard init`, or name it with --config"
         )));
     }
-    let (loaded, _) =
-        Config::load_each(&config, process.environment).map_err(|error| Failure::Usage(error.to_string()))?;
+    let (loaded, _) = Config::load_each(&config, process.environment)
+        .map_err(|error| CommandError::Usage(error.to_string()))?;
     if loaded.server.transport == Transport::Stdio {
         let reason = "`server.transport: stdio` serves no clients over HTTP: write `both` or `http`";
-        return Err(Failure::Usage(format!("{}: {reason}", config.display())));
+        return Err(CommandError::Usage(format!("{}: {reason}", config.display())));
     }
     let mut spec = ServiceSpec { program: absolute(&process.program), config, variables: Vec::new() };
     spec.variables = variables(&loaded, process.environment);
@@ -340,12 +345,12 @@ fn missing(spec: &ServiceSpec, environment: &Lookup<'_>) -> Vec<String> {
     }
 }
 
-fn status(manager: ServiceManager, process: &mut ServiceContext<'_, '_>) -> Result<(), Failure> {
+fn status(manager: ServiceManager, process: &mut ServiceContext<'_, '_>) -> Result<(), CommandError> {
     let path = manager.path(&process.host);
     let written = std::fs::read_to_string(&path).ok();
     let state = match written.as_deref() {
         None => {
-            return Err(Failure::Other(format!(
+            return Err(CommandError::Other(format!(
                 "{} does not exist: `switchyard service install` writes it",
                 path.display()
             )));
@@ -361,21 +366,21 @@ fn status(manager: ServiceManager, process: &mut ServiceContext<'_, '_>) -> Resu
     writeln!(process.streams.out, "file   {}{state}", path.display())?;
     writeln!(process.streams.out, "state  {how}")?;
     writeln!(process.streams.out, "log    {}", manager.log(&process.host))?;
-    if is_running { Ok(()) } else { Err(Failure::Other("the service does not run".into())) }
+    if is_running { Ok(()) } else { Err(CommandError::Other("the service does not run".into())) }
 }
 
 fn uninstall(
     manager: ServiceManager,
     writing: &WriteOptions,
     process: &mut ServiceContext<'_, '_>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let path = manager.path(&process.host);
     let shown = path.display();
     let Ok(text) = std::fs::read_to_string(&path) else {
         return Ok(writeln!(process.streams.err, "{shown} does not exist, so nothing is installed")?);
     };
     if !text.contains(MARK) {
-        return Err(Failure::Other(format!(
+        return Err(CommandError::Other(format!(
             "{shown}: `switchyard service install` did not write it, so it stays"
         )));
     }
@@ -389,7 +394,7 @@ fn uninstall(
         ServiceManager::Launchd => launchd::stop(process),
     };
     std::fs::remove_file(&path)
-        .map_err(|error| Failure::Other(format!("{shown}: it cannot be removed: {error}")))?;
+        .map_err(|error| CommandError::Other(format!("{shown}: it cannot be removed: {error}")))?;
     writeln!(process.streams.err, "{shown}: removed")?;
     stopped?;
     if manager == ServiceManager::Systemd {

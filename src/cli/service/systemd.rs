@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Failure, MARK, ServiceContext, ServiceSpec, reason_of};
+use super::{CommandError, MARK, ServiceContext, ServiceSpec, reason_of};
 use crate::connect::clients::Host;
 
 /// The name of the unit.
@@ -73,17 +73,17 @@ fn quoted(text: &str, is_command: bool) -> String {
 }
 
 /// Stops the unit, which does not start at the next login either.
-pub(super) fn stop(process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+pub(super) fn stop(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     process.command(&["systemctl", "--user", "disable", "--now", UNIT])
 }
 
 /// Forgets a unit whose file was removed.
-pub(super) fn forget(process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+pub(super) fn forget(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     process.command(&READ_AGAIN)
 }
 
 /// Starts the unit now and at each login. One that runs is started again.
-pub(super) fn start(process: &ServiceContext<'_, '_>) -> Result<(), Failure> {
+pub(super) fn start(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     process.command(&READ_AGAIN)?;
     process.command(&["systemctl", "--user", "enable", UNIT])?;
     process.command(&["systemctl", "--user", "restart", UNIT])

@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use super::*;
 
 /// Runs the command on a Mac whose home is `home`. Returns the commands of launchd, and the outcome.
-fn ran(home: &Path, command: &Service, stdout: &str) -> (Vec<String>, Result<(), Failure>, String) {
+fn ran(home: &Path, command: &Service, stdout: &str) -> (Vec<String>, Result<(), CommandError>, String) {
     let commands = RefCell::new(Vec::new());
     let run_one = |words: &[&str]| {
         commands.borrow_mut().push(words.join(" "));

@@ -16,10 +16,10 @@ const MAX_NAME: usize = 64;
 
 /// The calls of each client since the start.
 #[derive(Debug, Default)]
-pub struct ClientCalls(Mutex<Counts>);
+pub struct ClientCalls(Mutex<CallCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CallCounts {
     named: HashMap<Box<str>, u64>,
     others: u64,
 }
