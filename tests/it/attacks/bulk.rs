@@ -44,10 +44,18 @@ impl Servers {
     }
 }
 
+/// For tests that ask for every byte of the memory budget: the history of calls takes blocks of it.
+pub const NO_HISTORY: &str = "history: {calls: 0}";
+
 /// A gateway with a budget of 256 MiB before a server with large answers, and before another one.
 pub async fn gateway(servers: &Servers) -> Running {
+    gateway_with(servers, Registry::new()).await
+}
+
+/// The same, with the settings of `registry`.
+pub async fn gateway_with(servers: &Servers, registry: Registry) -> Running {
     let url = |server: &Served| format!("{}/mcp", server.url());
-    let mut registry = Registry::new().http("bulk", &url(&servers.bulk)).http("good", &url(&servers.good));
+    let mut registry = registry.http("bulk", &url(&servers.bulk)).http("good", &url(&servers.good));
     // For a figure of a version without the setting.
     if std::env::var_os("WITHOUT_BUDGET").is_none() {
         registry = registry.setting(&format!("server: {{memory_budget: {BUDGET} MiB}}"));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::bulk::{BOTH, LARGE, MIB, MOST, peak, silent, unread};
+use super::bulk::{BOTH, LARGE, MIB, MOST, NO_HISTORY, peak, silent, unread};
 use crate::support::client::{MODERN, Session};
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Client, Gateway, Registry, Running};
@@ -142,7 +142,8 @@ async fn released(gateway: &Running, way: &str, sockets: Vec<TcpStream>) {
 }
 
 async fn started(servers: &[(&str, &Server)]) -> Running {
-    let registry = servers.iter().fold(Registry::new(), |all, (name, server)| all.http(name, &server.url()));
+    let registry = Registry::new().setting(NO_HISTORY);
+    let registry = servers.iter().fold(registry, |all, (name, server)| all.http(name, &server.url()));
     let gateway = Gateway::of(&registry).start().await;
     let tools: Vec<String> = servers.iter().map(|(mark, _)| format!("once_{mark}")).collect();
     gateway.offers(&tools.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -260,6 +261,7 @@ async fn caching(max_bytes: usize) -> (Running, Server) {
     let registry = Registry::new()
         .http("one", &server.url())
         .with("tools: {cache: {ttl: 60}}")
+        .setting(NO_HISTORY)
         .setting(&format!("cache: {{type: memory, max_bytes: {max_bytes}}}"));
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["find"]).await;
@@ -308,7 +310,10 @@ async fn unread_answers_that_were_rewritten_stay_within_the_budget() {
     let text = "x".repeat(LARGE);
     let result = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
     let server = Scripted::legacy().tool(Tool::named("large").does(Act::Result(result))).start();
-    let registry = Registry::new().http("one", &server.url()).setting("server: {memory_budget: 256 MiB}");
+    let registry = Registry::new()
+        .http("one", &server.url())
+        .setting("server: {memory_budget: 256 MiB}")
+        .setting(NO_HISTORY);
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["large"]).await;
     let mut sockets = Vec::new();

@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::bulk::{self, MIB, MOST, UPDATES};
-use super::bulk::{beside, gateway, median, modern, peak, settled, silent, unread};
+use super::bulk::{self, MIB, MOST, NO_HISTORY, UPDATES};
+use super::bulk::{beside, gateway, gateway_with, median, modern, peak, settled, silent, unread};
 use super::control::Sink;
 use crate::support::client::Session;
 use crate::support::scripted::{Act, Scripted, Tool};
@@ -249,7 +249,7 @@ async fn used(gateway: &Running, expected: impl Fn(u64) -> bool) -> u64 {
 async fn trailers_that_do_not_end_are_charged_to_the_budget() {
     const SENDERS: u64 = 50;
     let servers = bulk::servers();
-    let gateway = gateway(&servers).await;
+    let gateway = gateway_with(&servers, Registry::new().setting(NO_HISTORY)).await;
     let value = "v".repeat(15 * 1024);
     // The last host is refused, and the data after its head is read and dropped.
     for (host, data) in [("localhost", "2\r\n{}\r\n"), ("localhost", ""), ("another.example", "2\r\n{}\r\n")]
