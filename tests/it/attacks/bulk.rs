@@ -52,7 +52,7 @@ pub async fn gateway(servers: &Servers) -> Running {
     gateway_with(servers, Registry::new()).await
 }
 
-/// The same, with the settings of `registry`.
+/// A gateway as [`gateway`] makes it, with the settings of `registry` as well.
 pub async fn gateway_with(servers: &Servers, registry: Registry) -> Running {
     let url = |server: &Served| format!("{}/mcp", server.url());
     let mut registry = registry.http("bulk", &url(&servers.bulk)).http("good", &url(&servers.good));
