@@ -8,7 +8,7 @@
 //! Invariants: a call pays for one entry in the ring, and waits for no disk. Ring and queue of the writer are bounded and
 //! charged to the memory budget. Calls have increasing numbers, also after a restart and while the clock goes back, so a
 //! page continues at the same place while new calls come in. A reader finds the calls that it may see
-//! ([`Principal::may_see`]), and no sign of others.
+//! (`Principal::may_see`), and no sign of others.
 //!
 //! Not here: making the record of a call (`recorded_call`), its text (`live_events`).
 
