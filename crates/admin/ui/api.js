@@ -51,6 +51,11 @@ export async function get(path, options) {
   return (await checked(await send('GET', path, options))).json();
 }
 
+/** A page of the history: the calls that `query` finds, from `cursor` of the page before on. */
+export function pastCalls(query, cursor) {
+  return get(`/history?${new URLSearchParams({ ...query, ...(cursor && { cursor }) })}`);
+}
+
 export async function post(path, body, options) {
   return (await checked(await send('POST', path, { body, ...options }))).json();
 }

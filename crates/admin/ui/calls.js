@@ -5,8 +5,16 @@ import { json } from './call.js';
 import { badge, button, clock, duration, fill, fillIfChanged, h, heading, table } from './dom.js';
 import { live, startEvents, stopEvents, watchEvents } from './events.js';
 
-export const OUTCOMES = { ok: ['ok', 'good'], tool_error: ['tool error', 'warn'], rpc_error: ['server error', 'bad'], failed: ['failed', 'bad'], cancelled: ['cancelled', 'off'] };
+const OUTCOMES = { ok: ['ok', 'good'], tool_error: ['tool error', 'warn'], rpc_error: ['server error', 'bad'], failed: ['failed', 'bad'], cancelled: ['cancelled', 'off'] };
 const SHOWN = 200;
+
+/** The outcomes of calls, as options of a choice. */
+export const outcomes = Object.entries(OUTCOMES).map(([value, [word]]) => [value, word]);
+
+/** The table of calls. */
+export function callTable(rows) {
+  return table('Calls', [{ title: 'Time', kind: 'time' }, 'Outcome', 'Tool', { title: 'Server', kind: 'wide' }, { title: 'Principal', kind: 'wide' }, { title: 'Duration', kind: 'right' }], rows);
+}
 
 /** How a call ended. */
 export function outcome(call) {
@@ -38,7 +46,7 @@ export function detail(call) {
 /** Shows the view. */
 export function show(main) {
   const text = h('input', { type: 'search', placeholder: 'Server, tool or principal', 'aria-label': 'Filter by server, tool or principal', class: 'filter', 'data-filter': true });
-  const kind = h('select', { 'aria-label': 'Filter by outcome' }, [['', 'All outcomes'], ['running', 'running'], ...Object.entries(OUTCOMES).map(([value, [word]]) => [value, word])]
+  const kind = h('select', { 'aria-label': 'Filter by outcome' }, [['', 'All outcomes'], ['running', 'running'], ...outcomes]
     .map(([value, word]) => h('option', { value }, word)));
   let isPaused = false;
   const pause = button('Pause', () => { isPaused = !isPaused; pause.textContent = isPaused ? 'Resume' : 'Pause'; draw(); }, { 'aria-pressed': 'false' });
@@ -58,7 +66,7 @@ export function show(main) {
     const missed = live.missed > 0 ? ` ${live.missed} events were missed.` : '';
     const waiting = `${live.isConnected ? 'Listening. Calls are shown as they happen.' : 'Connecting…'}${missed}`;
     fillIfChanged(list, JSON.stringify([calls, waiting]), () => [h('p', { class: 'quiet' }, waiting),
-      calls.length > 0 && table('Calls', [{ title: 'Time', kind: 'time' }, 'Outcome', 'Tool', { title: 'Server', kind: 'wide' }, { title: 'Principal', kind: 'wide' }, { title: 'Duration', kind: 'right' }], calls.map(row))]);
+      calls.length > 0 && callTable(calls.map(row))]);
     const others = live.others.slice(-20).reverse();
     fillIfChanged(other, JSON.stringify(others), () => others.length > 0 && [h('h2', {}, 'Other events'),
       table('Other events', ['Time', 'Event', 'Server', 'What'], others.map((one) => h('tr', {}, h('td', { class: 'time' }, clock(one.at)),

@@ -1,9 +1,9 @@
 // View: the last calls, found by server, tool, principal, outcome and time.
 
-import { get, may } from './api.js';
+import { may, pastCalls } from './api.js';
 import { told } from './actions.js';
-import { detail, outcome, OUTCOMES } from './calls.js';
-import { announce, button, counted, date, duration, fill, h, heading, table, toast } from './dom.js';
+import { callTable, detail, outcome, outcomes } from './calls.js';
+import { announce, button, counted, date, duration, fill, h, heading, toast } from './dom.js';
 import { state } from './state.js';
 
 const PAGE = 100;
@@ -32,7 +32,7 @@ async function all(query, most) {
   const calls = [];
   let cursor = null;
   do {
-    const page = await get(`/history?${new URLSearchParams({ ...query, limit: 1000, ...(cursor && { cursor }) })}`);
+    const page = await pastCalls({ ...query, limit: 1000 }, cursor);
     calls.push(...page.calls);
     cursor = page.next_cursor;
   } while (cursor && calls.length < most);
@@ -64,7 +64,7 @@ function save(calls, { ending, media, text }) {
 export function show(main, name) {
   const names = new Set([...(state.servers ?? []).map((server) => server.name), ...(name ? [name] : [])]);
   const time = select('Time', Object.entries(TIMES), '1d');
-  const kind = select('Outcome', [['', 'All outcomes'], ['failures', 'Failures'], ...Object.entries(OUTCOMES).map(([value, [word]]) => [value, word])], '');
+  const kind = select('Outcome', [['', 'All outcomes'], ['failures', 'Failures'], ...outcomes], '');
   const server = select('Server', [['', 'All servers'], ...[...names].map((one) => [one, one])], name ?? '');
   const tool = search('Tool', { 'data-filter': true });
   const principal = may('superuser') && search('Principal');
@@ -79,14 +79,14 @@ export function show(main, name) {
   };
   const draw = () => {
     const none = h('p', { class: 'empty' }, cursor ? 'None among the newest calls. Look at older ones.' : 'No call is like that.');
-    fill(list, calls.length > 0 ? table('Calls', [{ title: 'Time', kind: 'time' }, 'Outcome', 'Tool', { title: 'Server', kind: 'wide' }, { title: 'Principal', kind: 'wide' }, { title: 'Duration', kind: 'right' }], calls.map(row)) : none);
+    fill(list, calls.length > 0 ? callTable(calls.map(row)) : none);
     more.hidden = !cursor;
   };
   const load = async (isMore) => {
     const mine = turn += 1;
     if (!isMore) [calls, cursor] = [[], null];
     try {
-      const page = await get(`/history?${new URLSearchParams({ ...query(), limit: PAGE, ...(cursor && { cursor }) })}`);
+      const page = await pastCalls({ ...query(), limit: PAGE }, cursor);
       if (mine !== turn) return;
       calls = [...calls, ...page.calls];
       cursor = page.next_cursor ?? null;

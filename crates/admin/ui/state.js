@@ -1,7 +1,7 @@
 // What the gateway said last, and the rates and durations of the last 15 minutes. Asked again every two seconds while the
 // page is visible. The time before the page was opened comes from the history of calls, if the visitor may see all of it.
 
-import { get, may } from './api.js';
+import { get, may, pastCalls } from './api.js';
 
 const EVERY_MS = 2000;
 /** Time of one point of the charts, and how many there are. */
@@ -73,7 +73,7 @@ async function begin() {
   let cursor = null;
   try {
     for (let page = 0; page === 0 || (cursor && page < PAGES); page += 1) {
-      const found = await get(`/history?${new URLSearchParams({ since: '15m', limit: 1000, ...(cursor && { cursor }) })}`);
+      const found = await pastCalls({ since: '15m', limit: 1000 }, cursor);
       calls.push(...found.calls);
       cursor = found.next_cursor ?? null;
     }
