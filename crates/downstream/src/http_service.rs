@@ -88,9 +88,7 @@ impl RefusedRequests {
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
 
     fn count(&self, status: StatusCode) {
-        if status.is_client_error()
-            && let Some(at) = Self::STATUSES.iter().position(|counted| *counted == status)
-        {
+        if let Some(at) = Self::STATUSES.iter().position(|counted| *counted == status) {
             self.0[at].fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -33,6 +33,7 @@ mod routed_request;
 mod routing;
 mod server_status;
 mod snapshot;
+mod stepped_charge;
 mod trust;
 mod unrequested;
 mod views;
@@ -62,7 +63,6 @@ use oauth::KnownIssuers;
 use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use runtime::telemetry::client_calls::ClientCalls;
 use upstream::{
     Call, Connector, EventSender, Owner, ServerContext, ServerResponse, Update, Upstream, transport,
 };
@@ -92,10 +92,7 @@ pub struct Manager {
     applying: Mutex<()>,
     /// Writes what servers offered, if there is a folder for it.
     writer: Option<Arc<Writer>>,
-    history: Arc<CallHistory>,
     rounds: health_check::Rounds,
-    /// Tool calls by client.
-    client_calls: ClientCalls,
 }
 
 impl Manager {
@@ -171,9 +168,7 @@ impl Manager {
             orders,
             applying: Mutex::default(),
             writer,
-            history,
             rounds: health_check::Rounds::default(),
-            client_calls: ClientCalls::default(),
         })
     }
 
@@ -196,11 +191,6 @@ impl Manager {
     /// Returns future notifications of servers for subscribers. The receiver has to filter them.
     pub fn notices(&self) -> broadcast::Receiver<ServerNotice> {
         self.published.notices.subscribe()
-    }
-
-    /// Returns the tool calls of each client, unless the configuration forbids counts by name.
-    pub fn client_calls(&self) -> Option<&ClientCalls> {
-        self.snapshot().metrics_by_name().then_some(&self.client_calls)
     }
 
     /// Returns the cache.
@@ -306,7 +296,7 @@ impl Manager {
     ) -> Result<ServerResponse, Error> {
         let call = std::pin::pin!(self.call_unrecorded(request, event_sender));
         if request.tool().is_some() {
-            self.client_calls.count(&request.client_name());
+            self.published.recorder.client_calls.count(&request.client_name());
             if self.records_calls() {
                 return self.call_recorded(request, call).await;
             }

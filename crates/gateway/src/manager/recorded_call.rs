@@ -19,6 +19,7 @@ use super::history::CallHistory;
 use super::live_events::{CallEnd, EventKind, LiveEvents, ToolCall};
 use super::routed_request::RoutedRequest;
 use protocol::{ErrorObject, Problem, Reply};
+use runtime::telemetry::client_calls::ClientCalls;
 use runtime::telemetry::durations::Outcome;
 use serde_json::Value;
 use upstream::{CallSource, EndedAttempts, ServerResponse, Upstream};
@@ -39,6 +40,10 @@ pub(super) struct Recorder {
     /// Calls so far that were recorded.
     calls: AtomicU64,
     client_names: ClientNames,
+    /// Tool calls by client.
+    pub(super) client_calls: ClientCalls,
+    /// Whether metrics have calls by the names of tools and clients.
+    has_metrics_by_name: AtomicBool,
     /// Whether live events have the arguments.
     has_arguments: AtomicBool,
     /// Whether records of failed calls have the text of the error.
@@ -52,6 +57,8 @@ impl Recorder {
             history,
             calls: AtomicU64::new(0),
             client_names: ClientNames::default(),
+            client_calls: ClientCalls::default(),
+            has_metrics_by_name: AtomicBool::new(true),
             has_arguments: AtomicBool::new(false),
             has_errors: AtomicBool::new(false),
         })
@@ -61,6 +68,7 @@ impl Recorder {
     pub(super) fn configure(&self, config: &Config) {
         self.has_arguments.store(config.arguments_in_events, Ordering::Relaxed);
         self.has_errors.store(config.errors_in_events, Ordering::Relaxed);
+        self.has_metrics_by_name.store(config.metrics_by_name, Ordering::Relaxed);
         self.history.configure(&config.history);
     }
 
@@ -217,8 +225,14 @@ impl Manager {
     }
 
     /// Returns the last calls.
-    pub const fn history(&self) -> &Arc<CallHistory> {
-        &self.history
+    pub fn history(&self) -> &Arc<CallHistory> {
+        &self.published.recorder.history
+    }
+
+    /// Returns the tool calls of each client, unless the configuration forbids counts by name.
+    pub fn client_calls(&self) -> Option<&ClientCalls> {
+        let Recorder { client_calls, has_metrics_by_name, .. } = &*self.published.recorder;
+        has_metrics_by_name.load(Ordering::Relaxed).then_some(client_calls)
     }
 
     /// Whether calls of tools are recorded, for watchers or for the history.

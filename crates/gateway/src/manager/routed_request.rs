@@ -190,7 +190,7 @@ impl RoutedRequest {
     pub(super) fn ended(&self, server: &Server, result: Result<Option<&Reply>, &upstream::Error>) {
         let time = (self.started, self.started.elapsed());
         // The name of a tool that is in no list is text of the client.
-        let listed = self.tool().filter(|_| self.route.is_some()).map(|_| &self.subject);
+        let listed = self.route.as_ref().map(|_| &self.subject);
         server.durations.ended(self.outcome(result), time, listed);
     }
 

@@ -87,7 +87,6 @@ pub struct Snapshot {
     by_name: HashMap<Arc<str>, usize>,
     /// Entries of the configuration file that cannot be used. A server may run with the settings of an earlier one.
     not_configured: Arc<[NotConfigured]>,
-    metrics_by_name: bool,
     catalog: Arc<Catalog>,
     /// The servers that have had each name.
     history: Arc<History>,
@@ -105,7 +104,6 @@ impl Snapshot {
             servers: upstreams.into_iter().map(Server::new).map(Arc::new).collect(),
             by_name,
             not_configured: Arc::default(),
-            metrics_by_name: true,
             catalog: Arc::default(),
             history: Arc::default(),
             revisions: Revisions::default(),
@@ -127,11 +125,6 @@ impl Snapshot {
     /// Returns the server `name`.
     pub fn server(&self, name: &str) -> Result<&Arc<Server>, Error> {
         self.server_called(name).ok_or_else(|| self.no_server(name))
-    }
-
-    /// Whether metrics have calls by the names of tools and clients.
-    pub(super) const fn metrics_by_name(&self) -> bool {
-        self.metrics_by_name
     }
 
     /// Returns the entries of the configuration file that cannot be used.
@@ -234,7 +227,6 @@ impl Snapshot {
     ) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
         next.not_configured = config.not_configured.as_slice().into();
-        next.metrics_by_name = config.metrics_by_name;
         for server in next.servers.iter_mut().map(Arc::make_mut) {
             let name = Arc::clone(&server.upstream.config().name);
             let before = self.server(&name).ok().filter(|_| forgotten != Some(&*name));

@@ -97,8 +97,8 @@ impl<const BUCKETS: usize> Histogram<BUCKETS> {
     }
 }
 
-const BUCKETS: usize = BOUNDS_MS.len() + 1;
-const TOOL_BUCKETS: usize = TOOL_BOUNDS_MS.len() + 1;
+pub(crate) const BUCKETS: usize = BOUNDS_MS.len() + 1;
+pub(crate) const TOOL_BUCKETS: usize = TOOL_BOUNDS_MS.len() + 1;
 
 /// The calls of one tool since the start.
 type ToolDurations = [Histogram<TOOL_BUCKETS>; Outcome::ALL.len()];
@@ -107,7 +107,7 @@ type ToolDurations = [Histogram<TOOL_BUCKETS>; Outcome::ALL.len()];
 #[derive(Debug, Default)]
 pub struct Durations {
     outcomes: [Histogram<BUCKETS>; Outcome::ALL.len()],
-    tools: RwLock<HashMap<Arc<str>, Arc<ToolDurations>>>,
+    tools: RwLock<HashMap<Arc<str>, ToolDurations>>,
     other_tools: ToolDurations,
     recent: Recent,
 }

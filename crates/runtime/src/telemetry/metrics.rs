@@ -21,7 +21,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::client_calls::ClientCalls;
-use super::durations::{BOUNDS_MS, Counted, Durations, OTHER, TOOL_BOUNDS_MS};
+use super::durations::{BOUNDS_MS, BUCKETS, Counted, Durations, OTHER, TOOL_BOUNDS_MS, TOOL_BUCKETS};
 use super::limit::{Limit, panics};
 use super::process::ProcessUsage;
 use protocol::visible::visible;
@@ -367,7 +367,7 @@ struct CallDurations<const BUCKETS: usize> {
     counted: Vec<(Labels, Counted<BUCKETS>)>,
 }
 
-impl CallDurations<{ BOUNDS_MS.len() + 1 }> {
+impl CallDurations<BUCKETS> {
     fn of_servers(servers: &[Server<'_>]) -> Self {
         let of_server = |server: &Server<'_>| {
             let server_name = server.name.to_owned();
@@ -385,7 +385,7 @@ impl CallDurations<{ BOUNDS_MS.len() + 1 }> {
     }
 }
 
-impl CallDurations<{ TOOL_BOUNDS_MS.len() + 1 }> {
+impl CallDurations<TOOL_BUCKETS> {
     /// Only of outcomes that a tool had: the others would be most of the text.
     fn of_tools(servers: &[Server<'_>]) -> Self {
         let mut counted = Vec::new();

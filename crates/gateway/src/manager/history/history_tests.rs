@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::manager::live_events::CallEnd;
 use auth::{Principal, Role};
+use runtime::memory::{Account, ChargeKind};
 use serde_json::Value;
 use upstream::EndedAttempts;
 
@@ -292,7 +293,7 @@ async fn a_search_that_ends_before_its_page_is_full_continues_on_the_next_page()
 fn memory_of_the_budget_is_returned_and_a_full_budget_costs_old_calls() {
     let budget = runtime::memory::Budget::of_size(1024 * 1024);
     let past = history(None, Config::default());
-    past.lock().ring_charge.charge = budget.open(Account::LiveEvents, ChargeKind::Notice);
+    past.lock().ring_charge = SteppedCharge::of(budget.open(Account::LiveEvents, ChargeKind::Notice));
     (0..20_000).for_each(|_| record(&past, "p", "t", "ok"));
     let (bytes, used) = (past.lock().ring.bytes(), budget.usage().used);
     assert!(bytes <= used && used <= 480 * 1024 && bytes > 400 * 1024, "{bytes} of {used}");

@@ -26,11 +26,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore};
 
 use super::live_events::ToolCall;
-use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 
 pub use super::history_config::{Config, folder};
+use super::stepped_charge::SteppedCharge;
 pub use search::{CallPage, Filter, OUTCOMES};
 
 use files::Files;
@@ -40,8 +40,6 @@ use ring::Ring;
 const RING_BYTES: usize = 4 * 1024 * 1024;
 /// Most bytes of calls that wait to be written.
 const QUEUE_BYTES: usize = 4 * 1024 * 1024;
-/// The charges change in steps of this size, so that few calls ask the memory budget.
-const CHARGE_STEP: usize = 64 * 1024;
 /// Searches at a time, each of which reads files.
 const SEARCHES: usize = 2;
 
@@ -81,34 +79,6 @@ struct State {
     queue: Vec<Ended>,
     queue_bytes: usize,
     queue_charge: SteppedCharge,
-}
-
-/// A charge that changes in steps.
-#[derive(Debug)]
-struct SteppedCharge {
-    charge: Charge,
-    charged: usize,
-}
-
-impl SteppedCharge {
-    fn new() -> Self {
-        Self { charge: Charge::open(Account::LiveEvents, ChargeKind::Notice), charged: 0 }
-    }
-
-    /// Whether the budget has room for so many bytes, which it then holds.
-    fn covers(&mut self, bytes: usize) -> bool {
-        bytes <= self.charged || {
-            let needed = bytes.next_multiple_of(CHARGE_STEP);
-            let has_room = self.charge.resize(needed).is_ok();
-            self.charged = if has_room { needed } else { self.charged };
-            has_room
-        }
-    }
-
-    fn clear(&mut self) {
-        self.charge.clear();
-        self.charged = 0;
-    }
 }
 
 impl CallHistory {

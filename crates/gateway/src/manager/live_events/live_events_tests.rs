@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::*;
+use runtime::memory::{Account, ChargeKind};
 use upstream::EndedAttempts;
 
 fn record(events: &LiveEvents, reason: usize) {
@@ -183,7 +184,7 @@ fn watchers_are_limited_for_each_principal_and_in_sum() {
 fn the_ring_is_charged_to_the_memory_budget_and_shrinks_with_it() {
     let budget = runtime::memory::Budget::of_size(1024 * 1024);
     let events = LiveEvents::new();
-    events.lock().charge = budget.open(Account::LiveEvents, ChargeKind::Notice);
+    events.lock().charge = SteppedCharge::of(budget.open(Account::LiveEvents, ChargeKind::Notice));
     let mut watcher = events.watch(&"p".into(), None).expect("room");
     (0..3_000).for_each(|_| record(&events, 1_000));
     let used = budget.usage().used;

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 pub use call_text::{CallText, date};
 pub use event::{CallEnd, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames, ToolCall};
 
-use runtime::memory::{Account, Charge, ChargeKind};
+use super::stepped_charge::SteppedCharge;
 use runtime::telemetry::{RequestId, untrusted};
 
 /// Most bytes of events that are kept for all watchers together.
@@ -37,8 +37,6 @@ const WATCHERS: usize = 64;
 const WATCHERS_EACH: usize = 8;
 /// Memory of a place in the ring, which grows by doubling.
 const PLACE: usize = 2 * size_of::<Recorded>();
-/// The charge of the ring changes in steps of this size, so that few events ask the memory budget.
-const CHARGE_STEP: usize = 64 * 1024;
 
 /// The events of one gateway.
 #[derive(Debug)]
@@ -57,9 +55,7 @@ struct State {
     bytes: usize,
     /// The sizes of all events so far.
     recorded: u64,
-    charge: Charge,
-    /// The size of `charge`.
-    charged: usize,
+    charge: SteppedCharge,
     watchers: HashMap<Arc<str>, usize>,
     /// The size of all events that a waiting watcher is woken at; the largest number if none waits.
     awaited: u64,
@@ -89,14 +85,12 @@ impl LiveEvents {
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Numbers of an earlier run are smaller, unless it had more than a thousand events each millisecond.
         let next = u64::try_from(start.as_millis()).unwrap_or_default() * 1_000;
-        let charge = Charge::open(Account::LiveEvents, ChargeKind::Notice);
         let state = State {
             next,
             ring: VecDeque::new(),
             bytes: 0,
             recorded: 0,
-            charge,
-            charged: 0,
+            charge: SteppedCharge::new(),
             watchers: HashMap::new(),
             awaited: u64::MAX,
         };
@@ -230,19 +224,9 @@ impl State {
 
     /// Drops the oldest events until the ring is within its limit and the memory budget.
     fn trim(&mut self) {
-        while self.bytes > RING_BYTES || !self.is_charged() {
+        while self.bytes > RING_BYTES || !self.charge.covers(self.bytes) {
             let Some(oldest) = self.ring.pop_front() else { break };
             self.bytes -= oldest.size;
-        }
-    }
-
-    /// Whether the budget has room for all events.
-    fn is_charged(&mut self) -> bool {
-        self.bytes <= self.charged || {
-            let needed = self.bytes.next_multiple_of(CHARGE_STEP);
-            let has_room = self.charge.resize(needed).is_ok();
-            self.charged = if has_room { needed } else { self.charged };
-            has_room
         }
     }
 }

@@ -30,7 +30,6 @@ impl Snapshot {
     ) -> Self {
         let mut first = Self::new(upstreams);
         first.not_configured = config.not_configured.as_slice().into();
-        first.metrics_by_name = config.metrics_by_name;
         // In the order of the configuration file, so that each start gives the same names.
         let names = config
             .entries()
