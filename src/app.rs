@@ -17,7 +17,7 @@ mod reload;
 mod watch;
 
 use std::io::{self, IsTerminal, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -241,12 +241,8 @@ fn announce(server: &downstream::Config, addresses: &[SocketAddr]) {
 /// Tells a person at a terminal what to open and to type next.
 fn greet(server: &downstream::Config, addresses: &[SocketAddr]) {
     let mut err = io::stderr().lock();
-    let Some(mut address) = addresses.first().copied().filter(|_| err.is_terminal()) else { return };
-    match address {
-        SocketAddr::V4(ref mut v4) if v4.ip().is_unspecified() => v4.set_ip(Ipv4Addr::LOCALHOST),
-        SocketAddr::V6(ref mut v6) if v6.ip().is_unspecified() => v6.set_ip(Ipv6Addr::LOCALHOST),
-        _ => {}
-    }
+    let Some(address) = addresses.first().filter(|_| err.is_terminal()) else { return };
+    let address = downstream::config::reachable(*address);
     let scheme = if server.tls.is_some() { "https" } else { "http" };
     let text = format!(
         "\n  MCP endpoint  {scheme}://{address}/mcp\n  Dashboard     {scheme}://{address}/ui/\n  Next          \

@@ -7,8 +7,6 @@ use std::io::{self, Write};
 
 use secrecy::ExposeSecret;
 use settings::expand::Lookup;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::confirm::{CommandError, CommandStreams};
 use super::{ConfigFile, Key};
@@ -101,7 +99,7 @@ fn list(
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let (path, own) = (file.config.display().to_string(), store.path.display().to_string());
     let listed = keys.listed.into_iter().map(|ApiKey { id, role, expires, .. }| {
-        let expires = expires.and_then(|time| OffsetDateTime::from(time).format(&Rfc3339).ok());
+        let expires = expires.map(auth::time_text);
         [id, role.to_string(), or_dash(None), or_dash(expires), path.clone()]
     });
     let stored = store.list().map_err(|error| failed(&error))?.into_iter();

@@ -10,7 +10,6 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -308,20 +307,10 @@ fn configured(file: &ConfigFile) -> Result<Url, RemoteError> {
         read.map_err(|error| RemoteError::Configuration(error.to_string()))?
     };
     let listen = std::env::var("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
-    let address = reachable(listen.unwrap_or(listener.address));
+    let address = downstream::config::reachable(listen.unwrap_or(listener.address));
     let scheme = if listener.has_tls { "https" } else { "http" };
     Url::parse(&format!("{scheme}://{address}/"))
         .map_err(|error| RemoteError::Configuration(error.to_string()))
-}
-
-/// Returns an address to connect to for one to listen on: all addresses of a machine include loopback.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip: IpAddr = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 /// Parses `--url`.
@@ -339,19 +328,6 @@ fn parse_key(text: &str) -> Result<SecretString, std::convert::Infallible> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_address_to_connect_to_follows_from_the_one_to_listen_on() {
-        for (listen, connect) in [
-            ("127.0.0.1:8080", "127.0.0.1:8080"),
-            ("0.0.0.0:80", "127.0.0.1:80"),
-            ("[::]:80", "[::1]:80"),
-            ("10.0.0.5:80", "10.0.0.5:80"),
-        ] {
-            let [listen, connect] = [listen, connect].map(|text| text.parse().expect("an address"));
-            assert_eq!(reachable(listen), connect);
-        }
-    }
 
     #[test]
     fn a_refusal_is_told_in_the_words_of_the_gateway_and_without_control_characters() {

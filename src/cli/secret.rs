@@ -6,11 +6,8 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use secrecy::zeroize::Zeroizing;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::operate::table::{Cell, Table};
 use super::{ConfigFile, EXIT_USAGE, Secret, environment, terminal};
@@ -128,7 +125,7 @@ fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut SecretStreams
     let vault = open(file, environment)?;
     let (entries, damaged) = vault.list()?;
     let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == EntryKind::Secret);
-    let mut rows: Vec<_> = secrets.map(|(entry, set_at)| [entry.name, time_text(set_at)]).collect();
+    let mut rows: Vec<_> = secrets.map(|(entry, set_at)| [entry.name, auth::time_text(set_at)]).collect();
     rows.sort();
     let mut table = Table::new(&["NAME", "SET"]);
     table.rows.extend(rows.iter().map(|row| row.iter().map(|cell| Cell::new(cell)).collect()));
@@ -171,10 +168,4 @@ fn without_line_end(value: &mut Vec<u8>) {
             value.pop();
         }
     }
-}
-
-/// Writes a time in RFC 3339, in UTC and whole seconds.
-fn time_text(at: SystemTime) -> String {
-    let time = OffsetDateTime::from(at).replace_nanosecond(0);
-    time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }

@@ -83,11 +83,8 @@ impl Gateway {
         let text =
             |path: &PathBuf| path.to_str().map(|path| Json::Text(path.to_owned())).ok_or(Error::OddPath);
         let program = text(&self.program)?;
-        let args = vec![
-            Json::Text(ARGUMENTS[0].to_owned()),
-            Json::Text(ARGUMENTS[1].to_owned()),
-            text(&self.config)?,
-        ];
+        let [stdio, config] = ARGUMENTS.map(|word| Json::Text(word.to_owned()));
+        let args = vec![stdio, config, text(&self.config)?];
         let command = client.stdio.command.to_owned();
         if let Some(key) = client.stdio.args {
             entry.extend([(command, program), (key.to_owned(), Json::List(args))]);

@@ -164,6 +164,12 @@ pub fn parse_time(text: &str) -> Option<SystemTime> {
     (time >= SystemTime::UNIX_EPOCH).then_some(time)
 }
 
+/// Writes a time in RFC 3339, in UTC and whole seconds.
+pub fn time_text(at: SystemTime) -> String {
+    let time = OffsetDateTime::from(at).replace_nanosecond(0);
+    time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
 /// The id in a key of Switchyard, if it has the form of one.
 pub(super) fn id_of(key: &str) -> Option<&str> {
     let (id, _) = key.strip_prefix(PREFIX)?.split_once('_')?;

@@ -12,8 +12,6 @@ use std::time::SystemTime;
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::Error;
 use super::api_key::{self, ApiKey, KeyHash, parse_time};
@@ -112,12 +110,11 @@ impl KeyFile {
                 let hint = format!("`switchyard key revoke {id}` ends it, or choose another name");
                 return Err(format!("there is a key `{id}` already: {hint}"));
             }
-            let now = OffsetDateTime::from(SystemTime::now()).replace_nanosecond(0).ok();
             keys.push(StoredKey {
                 id: id.to_owned(),
                 hash: hash.to_string(),
                 role: role.as_str().to_owned(),
-                added: now.and_then(|now| now.format(&Rfc3339).ok()),
+                added: Some(api_key::time_text(SystemTime::now())),
                 expires: expires.map(str::to_owned),
             });
             Ok(())

@@ -45,7 +45,7 @@ use key_file_task::FollowedKeys;
 use revocation::RevocationState;
 use tokio::sync::watch;
 
-pub use api_key::{ApiKey, KeyHash, generate, is_id, parse_time};
+pub use api_key::{ApiKey, KeyHash, generate, is_id, parse_time, time_text};
 pub use config::{ApiKeyList, Config};
 pub use introspection::Introspection;
 pub use jwt::TokenSource;

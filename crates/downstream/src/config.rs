@@ -7,7 +7,7 @@
 //!
 //! Not here: authentication (`auth`), whose settings are in the same mapping.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
@@ -260,6 +260,16 @@ fn read_address(setting: &Setting<'_>) -> Option<SocketAddr> {
 pub fn parse_address(text: &str) -> Option<SocketAddr> {
     let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     local.as_deref().unwrap_or(text).parse().ok()
+}
+
+/// Returns an address to connect to for one to listen on: all addresses of a machine include loopback.
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 fn read_public_url(setting: &Setting<'_>) -> Option<String> {

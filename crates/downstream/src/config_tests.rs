@@ -16,6 +16,19 @@ fn keys() -> serde_json::Value {
 }
 
 #[test]
+fn the_address_to_connect_to_follows_from_the_one_to_listen_on() {
+    for (listen, connect) in [
+        ("127.0.0.1:8080", "127.0.0.1:8080"),
+        ("0.0.0.0:80", "127.0.0.1:80"),
+        ("[::]:80", "[::1]:80"),
+        ("10.0.0.5:80", "10.0.0.5:80"),
+    ] {
+        let [listen, connect] = [listen, connect].map(|text| text.parse().expect("an address"));
+        assert_eq!(reachable(listen), connect);
+    }
+}
+
+#[test]
 fn nothing_written_is_a_gateway_for_this_machine_alone() {
     let (config, problems) = read(json!({}));
     assert_eq!(problems, [""; 0]);

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CommandError, MARK, ServiceContext, ServiceSpec, reason_of};
+use super::{CommandError, MARK, ServiceContext, ServiceSpec, plain, reason_of};
 use crate::connect::clients::Host;
 
 /// The name of the agent.
@@ -75,8 +75,7 @@ pub(super) fn text(spec: &ServiceSpec, host: &Host<'_>) -> Option<String> {
 
 /// A text in XML, which has no control characters.
 fn escaped(text: &str) -> Option<String> {
-    let is_plain = !text.chars().any(char::is_control);
-    is_plain.then(|| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+    Some(plain(text)?.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
 }
 
 /// The domain of the user's session.

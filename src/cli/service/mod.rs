@@ -417,5 +417,10 @@ pub(super) fn start(command: &Service, environment: &Lookup<'_>) -> ExitCode {
     })
 }
 
+/// A text without line breaks and other control characters.
+fn plain(text: &str) -> Option<String> {
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
 #[cfg(test)]
 mod tests;

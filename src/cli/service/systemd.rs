@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CommandError, MARK, ServiceContext, ServiceSpec, reason_of};
-use crate::connect::clients::Host;
+use super::{CommandError, MARK, ServiceContext, ServiceSpec, plain, reason_of};
+use crate::connect::clients::{Base, Host};
 
 /// The name of the unit.
 pub(super) const UNIT: &str = "switchyard";
@@ -21,8 +21,7 @@ const READ_AGAIN: [&str; 3] = ["systemctl", "--user", "daemon-reload"];
 pub(super) const LINGER: &str = " `loginctl enable-linger` lets it run without a login.";
 
 pub(super) fn path(host: &Host<'_>) -> PathBuf {
-    let given = (host.variable)("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    given.unwrap_or_else(|| host.home.join(".config")).join("systemd/user").join(format!("{UNIT}.service"))
+    host.folder(Base::Config).join("systemd/user").join(format!("{UNIT}.service"))
 }
 
 /// The text of the unit; `None` if it cannot have a path or a variable.
@@ -59,11 +58,6 @@ pub(super) fn text(spec: &ServiceSpec) -> Option<String> {
          [Install]\n\
          WantedBy=default.target\n"
     ))
-}
-
-/// A text without line breaks and other control characters.
-fn plain(text: &str) -> Option<String> {
-    (!text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
 /// A word of a unit. In a command line, `$` begins a variable.

@@ -17,13 +17,13 @@ mod lock;
 mod shares;
 
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use runtime::file_stamp::FileStamp;
 use runtime::private_file;
 use runtime::secret::{ExposeSecret, SecretString};
 use secrecy::zeroize::Zeroizing;
@@ -79,29 +79,12 @@ pub struct Vault {
 
 /// The file of a vault as it was at one time, and its keys.
 struct Content {
-    version: FileVersion,
+    /// Each write makes a new file.
+    version: FileStamp,
     /// Open, so that no later file has the same number.
     _file: File,
     container: Container,
     keys: Vec<Arc<VaultKey>>,
-}
-
-/// Tells an open file and its content from any other. Each write makes a new file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
-    file: (u64, u64),
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl FileVersion {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            file: (metadata.dev(), metadata.ino()),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
 }
 
 /// One change of the vault.
@@ -261,7 +244,7 @@ impl Vault {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let before = read.take();
         let current = match fs::metadata(&self.path) {
-            Ok(metadata) => FileVersion::of(&metadata),
+            Ok(metadata) => FileStamp::from(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed("read", error)),
         };
@@ -276,7 +259,7 @@ impl Vault {
         let failed = |error| self.failed("read", error);
         let damaged = |reason| Error::Damaged { path: self.path.clone(), reason };
         let file = private_file::open(&self.path).map_err(failed)?;
-        let version = FileVersion::of(&file.metadata().map_err(failed)?);
+        let version = FileStamp::from(file.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
         (&file).take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() > MAX_FILE_BYTES {
