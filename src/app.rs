@@ -35,7 +35,7 @@ use downstream::socket_counts::SocketCounts;
 use downstream::stdio;
 use downstream::tls::Certificates;
 use gateway::LoginPages;
-use gateway::manager::Manager;
+use gateway::manager::{Manager, Scope};
 use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
@@ -307,13 +307,13 @@ fn serve_pipe(manager: &Arc<Manager>, pages: LoginPages, edge: &Shutdown, max_li
     let (manager, end) = (Arc::clone(manager), edge.clone());
     edge.spawn(async move {
         let streams = (tokio::io::stdin(), tokio::io::stdout());
-        stdio::serve((manager, Some(pages)), streams, &end, max_line).await;
+        stdio::serve((manager, Some(pages)), Scope::ALL, streams, &end, max_line).await;
     });
 }
 
-/// Serves one MCP client on standard input and output, until its input ends or `stop` resolves. Pending requests are
-/// answered first.
-pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
+/// Serves one MCP client, which sees the servers in `scope`, on standard input and output, until its input ends or `stop`
+/// resolves. Pending requests are answered first.
+pub async fn stdio(config: Config, scope: Scope, stop: impl Future<Output = ()>) -> Result<(), Error> {
     memory::budget().set_limit(config.server.memory_budget);
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
     // Without REST, nobody can read the history.
@@ -322,7 +322,7 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let pages = logins::open(&manager, &edge);
     let streams = (tokio::io::stdin(), tokio::io::stdout());
     let served = (Arc::clone(&manager), pages);
-    let serving = stdio::serve(served, streams, &edge, config.server.max_body_bytes);
+    let serving = stdio::serve(served, scope, streams, &edge, config.server.max_body_bytes);
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}

@@ -84,7 +84,7 @@ impl Switchyard {
     /// Returns all tools under the names by which [`Switchyard::call`] finds them. Waits at most ten seconds for servers
     /// that connect for the first time; one that is down delays no later list.
     pub async fn tools(&self) -> Vec<Tool> {
-        self.manager.settled(&Scope::All, FIRST_LIST).await;
+        self.manager.settled(&Scope::ALL, FIRST_LIST).await;
         let entries = self.manager.list_tools(None).unwrap_or_default();
         let tool = |entry: gateway::manager::catalog::CatalogEntry| {
             let definition = as_raw_value(&entry.definition)?;

@@ -71,7 +71,7 @@ async fn look_for_state(manager: &Manager) {
     let legacy = ready.filter(|server| server.status.version.is_some_and(|version| !version.is_modern()));
     let names: Vec<_> = legacy.map(|server| server.config.name).collect();
     let met =
-        names.iter().map(|name| manager.open_session(&Scope::All, &call, Some(name), WaitFor::Connection));
+        names.iter().map(|name| manager.open_session(&Scope::ALL, &call, Some(name), WaitFor::Connection));
     join_all(met).await;
 }
 

@@ -31,10 +31,11 @@ pub(super) fn run(
 ) -> Result<(), CommandError> {
     match command {
         Key::New { id, role } => Ok(new(id.as_deref(), *role, streams.out)?),
-        Key::Add { name, role, expires, file } => {
+        Key::Add { name, role, expires, view, file } => {
             let (keys, store) = keys_of(file, environment)?;
             refuse_listed(&keys, name, file)?;
-            let key = store.add(name, *role, expires.as_deref()).map_err(|error| failed(&error))?;
+            let added = store.add(name, *role, expires.as_deref(), view.as_deref());
+            let key = added.map_err(|error| failed(&error))?;
             writeln!(streams.out, "{}", key.expose_secret())?;
             streams.out.flush()?;
             Ok(writeln!(
@@ -98,13 +99,17 @@ fn list(
     let (keys, store) = keys_of(file, environment)?;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let (path, own) = (file.config.display().to_string(), store.path.display().to_string());
-    let listed = keys.listed.into_iter().map(|ApiKey { id, role, expires, .. }| {
+    let listed = keys.listed.into_iter().map(|ApiKey { id, role, expires, view, .. }| {
         let expires = expires.map(auth::time_text);
-        [id, role.to_string(), or_dash(None), or_dash(expires), path.clone()]
+        let view = or_dash(view.map(|view| view.to_string()));
+        [id, role.to_string(), view, or_dash(None), or_dash(expires), path.clone()]
     });
     let stored = store.list().map_err(|error| failed(&error))?.into_iter();
-    let stored = stored.map(|key| [key.id, key.role, or_dash(key.added), or_dash(key.expires), own.clone()]);
-    Ok(streams.table(&["NAME", "ROLE", "ADDED", "EXPIRES", "FILE"], listed.chain(stored))?)
+    let stored = stored.map(|key| {
+        let [view, added, expires] = [key.view, key.added, key.expires].map(or_dash);
+        [key.id, key.role, view, added, expires, own.clone()]
+    });
+    Ok(streams.table(&["NAME", "ROLE", "VIEW", "ADDED", "EXPIRES", "FILE"], listed.chain(stored))?)
 }
 
 /// Makes a key with the name `id`, or with a random name.

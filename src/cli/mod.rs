@@ -171,6 +171,9 @@ pub(crate) enum Key {
         /// From when on it is refused: a date such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z.
         #[arg(long, value_name = "DATE", value_parser = key::parse_date)]
         expires: Option<String>,
+        /// The view that it is bound to, one of `views` in the configuration file: its holder sees nothing else.
+        #[arg(long, value_name = "NAME")]
+        view: Option<String>,
         /// The configuration that names the file.
         #[command(flatten)]
         file: ConfigFile,
@@ -250,6 +253,9 @@ pub(crate) struct StdioArguments {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
+    /// The view that the client sees, one of `views` in the configuration file [default: everything].
+    #[arg(long, value_name = "NAME")]
+    pub view: Option<String>,
 }
 
 /// Arguments of `import`.

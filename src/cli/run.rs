@@ -13,6 +13,7 @@ use super::{EXIT_USAGE, Serve, StdioArguments, environment, inherited_sockets, p
 use crate::app::{self, Load, Renewal, WatchedFile};
 use crate::config::Config;
 use downstream::config::Transport;
+use gateway::manager::Scope;
 use runtime::{telemetry, worker};
 
 /// Serves HTTP, or the channels that `server.transport` names, until SIGTERM or SIGINT.
@@ -30,7 +31,7 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
     if config.server.transport == Transport::Stdio {
         return match arguments.listen.filter(|_| arguments.listen_is_said) {
             Some(address) => refuse(&opens_no_address(address, arguments)),
-            None => serve_pipe(config, note.or_else(|| ignored(sockets.len()))),
+            None => serve_pipe(config, note.or_else(|| ignored(sockets.len())), Scope::ALL),
         };
     }
     let server = match arguments.listen.filter(|_| sockets.is_empty()) {
@@ -83,14 +84,27 @@ fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
 /// Serves one client on standard input and output. SIGHUP ends it too.
 pub(super) fn stdio(arguments: &StdioArguments) -> ExitCode {
     match arguments.file.load_or_documentation(&environment) {
-        Ok(LoadedFile { config, note, .. }) => serve_pipe(config, note),
+        Ok(LoadedFile { config, note, .. }) => match &arguments.view {
+            Some(view) if config.manager.view(view).is_none() => refuse(&no_view(view, &config)),
+            view => serve_pipe(config, note, view.as_deref().map_or(Scope::ALL, Scope::of_view)),
+        },
         Err(error) => refuse(&error),
     }
 }
 
-fn serve_pipe(config: Config, note: Option<String>) -> ExitCode {
+/// Error for `--view` with a name that is not in the configuration.
+fn no_view(view: &str, config: &Config) -> String {
+    let views: Vec<&str> = config.manager.views.iter().map(|view| &*view.name).collect();
+    match settings::nearest(view, views.iter().copied()) {
+        Some(near) => format!("--view {view}: there is no such view; did you mean {near}?"),
+        None if views.is_empty() => format!("--view {view}: the configuration file has no `views`"),
+        None => format!("--view {view}: there is no such view; the views are {}", views.join(", ")),
+    }
+}
+
+fn serve_pipe(config: Config, note: Option<String>, scope: Scope) -> ExitCode {
     run(config, note, |config, Signals { stop, hangup }| {
-        app::stdio(config, async move { _ = select(stop, hangup).next().await })
+        app::stdio(config, scope, async move { _ = select(stop, hangup).next().await })
     })
 }
 

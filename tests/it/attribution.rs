@@ -102,7 +102,7 @@ impl Client<'_> {
         let call = Call { sender, era: Era::Legacy, owner: self.owner, wants_progress: true, ..call };
         let (event_sender, receiver) = EventSender::new(16);
         let call = async {
-            let request = self.manager.tool_request(&Scope::All, "ask", call, None).await.expect("a tool");
+            let request = self.manager.tool_request(&Scope::ALL, "ask", call, None).await.expect("a tool");
             let called = self.manager.call(&request, &event_sender).await;
             drop(event_sender);
             called.expect("answered").collect().await
@@ -151,7 +151,7 @@ async fn storm(transport: Transport, names_calls: bool) -> Counts {
         ..manager::Config::default()
     };
     let manager: Arc<Manager> = Manager::initialize(config, &shutdown).expect("a configuration");
-    manager.settled(&Scope::All, Duration::from_secs(20)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(20)).await;
     let counts = Counts::default();
     let clients: Vec<Client<'_>> = (0..OWNERS)
         .map(|number| Client { manager: &manager, counts: &counts, owner: Owner::new(), number, names_calls })

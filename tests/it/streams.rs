@@ -142,7 +142,7 @@ impl Bench {
 
     /// Checks that nothing runs: no request of a session, no call to the server.
     async fn books_are_empty(&self, sessions: &BTreeSet<String>) {
-        let find = |id: &String| self.sessions.find(id, &Principal::anonymous(), &Scope::All);
+        let find = |id: &String| self.sessions.find(id, &Principal::anonymous(), &Scope::ALL);
         eventually("nothing runs in any session", async || {
             let open = |id: &String| {
                 find(id).is_some_and(|session| session.running() + session.questions.count() > 0)

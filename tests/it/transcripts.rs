@@ -215,7 +215,7 @@ pub async fn scripted_manager(
     let connectors = servers.iter().map(connector).collect();
     let config = manager_config(servers.iter().map(|(name, ..)| name.as_str()));
     let manager = Manager::with_connectors(config, connectors, shutdown.clone());
-    manager.settled(&gateway::manager::Scope::All, WAIT).await;
+    manager.settled(&gateway::manager::Scope::ALL, WAIT).await;
     (manager, received)
 }
 

@@ -290,7 +290,7 @@ async fn ready_from_the_first_attempts_until_the_drain() {
     assert_eq!(gateway.get("/health/ready").await.status, 503);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(gateway.get("/health/ready").await.json(), json!({"status": "ready"}), "whatever hangs");
-    gateway.manager.settled(&gateway::manager::Scope::All, Duration::from_mins(5)).await;
+    gateway.manager.settled(&gateway::manager::Scope::ALL, Duration::from_mins(5)).await;
     assert_eq!(gateway.get("/health/ready").await.json(), json!({"status": "ready"}));
     gateway.drain.begin();
     let draining = gateway.get("/health/ready").await;

@@ -21,7 +21,7 @@ use protocol::openapi::JsonObject;
 use protocol::problem::FieldError;
 use settings::nearest;
 
-const MEMBERS: [&str; 4] = ["server", "tool", "arguments", "timeout"];
+const MEMBERS: [&str; 5] = ["server", "tool", "arguments", "timeout", "view"];
 /// The longest name that is looked up, in bytes.
 const MAX_NAME: usize = 1024;
 /// Limit of members of `arguments`, because each is compared with the others.
@@ -58,6 +58,9 @@ pub(super) struct CallRequest {
     /// Seconds the call may take, waiting and retries included; without it the server's own timeout.
     #[schema(value_type = Option<f64>, minimum = 0.001, maximum = 600, examples(30))]
     pub(super) timeout: Option<Duration>,
+    /// The view through which the tool is looked up. A credential that is bound to a view has no other.
+    #[schema(min_length = 1, max_length = 1024, examples("support"))]
+    pub(super) view: Option<String>,
 }
 
 /// Reads the body of a call.
@@ -185,6 +188,7 @@ struct Members {
     tool: Option<Raw>,
     arguments: Option<Raw>,
     timeout: Option<Raw>,
+    view: Option<Raw>,
 }
 
 impl Members {
@@ -196,6 +200,7 @@ impl Members {
                 "tool" => &mut members.tool,
                 "arguments" => &mut members.arguments,
                 "timeout" => &mut members.timeout,
+                "view" => &mut members.view,
                 other => {
                     let field = other.chars().take(MAX_FOUND).collect::<String>();
                     report(
@@ -203,7 +208,7 @@ impl Members {
                         wrong(
                             &field,
                             "a member that is not known",
-                            "one of server, tool, arguments, timeout",
+                            "one of server, tool, arguments, timeout, view",
                         ),
                     );
                     continue;
@@ -223,11 +228,13 @@ impl Members {
         let tool = noted(self.tool.as_ref().map_or_else(missing, name), "tool", errors);
         let server = given(&self.server).and_then(|value| noted(name(&value), "server", errors));
         let arguments = given(&self.arguments).and_then(|value| noted(object(&value), "arguments", errors));
+        let view = given(&self.view).and_then(|value| noted(name(&value), "view", errors));
         let timeout = given(&self.timeout).and_then(|value| noted(seconds(&value), "timeout", errors));
         Some(CallRequest {
             server,
             tool: tool?,
             arguments: arguments.unwrap_or_else(Raw::empty_object),
+            view,
             timeout,
         })
     }

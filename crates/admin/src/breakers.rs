@@ -1,5 +1,6 @@
 //! `/circuit-breakers`: their state, and closing one by hand.
 
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -10,6 +11,8 @@ use super::openapi::{NamedProblems, ReadProblems};
 use super::problem::Problem;
 use super::view::Breaker;
 use super::{Api, json};
+use auth::Principal;
+use gateway::manager::ServerStatus;
 
 /// All circuit breakers.
 #[derive(Debug, Serialize, ToSchema)]
@@ -26,8 +29,10 @@ struct BreakerList {
     get, path = "/circuit-breakers", tag = "circuit breakers", operation_id = "list_circuit_breakers",
     responses((status = 200, description = "The circuit breakers", body = BreakerList), ReadProblems)
 )]
-pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
-    json(&BreakerList { circuit_breakers: manager.list_servers().iter().map(Breaker::from).collect() })
+pub(super) async fn list(State(api): State<Api>, Extension(principal): Extension<Principal>) -> Response {
+    let snapshot = api.seen(&principal);
+    let servers = ServerStatus::all(&snapshot);
+    json(&BreakerList { circuit_breakers: servers.iter().map(Breaker::from).collect() })
 }
 
 /// Close a circuit breaker

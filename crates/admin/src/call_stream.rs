@@ -61,11 +61,11 @@ pub(super) fn begin(
     (headers, request): (&HeaderMap, CallRequest),
     id: RequestId,
 ) -> Result<Response, Problem> {
+    let caller = Arc::new(rest_call::caller(api, principal, &request, id, Some(capabilities()))?);
     let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
     let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
-    let caller = Arc::new(rest_call::caller(principal, &request, id, Some(capabilities())));
     let (gateway, host) = (api.gateway.clone(), host(headers).map(str::to_owned));
     let run = {
         let (gateway, caller) = (gateway.clone(), Arc::clone(&caller));

@@ -58,7 +58,8 @@ pub(super) async fn all(
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let query = ListQuery::read(query)?;
-    list(&api, &principal, (Scope::All, &query), &headers).await
+    let scope = api.scope(&principal, query.view())?;
+    list(&api, &principal, (scope, &query), &headers).await
 }
 
 /// One tool
@@ -80,14 +81,15 @@ pub(super) async fn one(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
-    let tools = snapshot.catalog(&Scope::All)?.tools();
-    let hidden = api.manager.hidden_logins(&snapshot, &Scope::All, &principal);
+    let scope = api.scope(&principal, None)?;
+    let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
+    let tools = snapshot.catalog(&scope)?.tools();
+    let hidden = api.manager.hidden_logins(&snapshot, &scope, &principal);
     let shown = || tools.iter().filter(|entry| !entry.route.is_login_to(&hidden));
     let Some(entry) = shown().find(|entry| entry.exposed == name) else {
         let names = shown().map(|entry| entry.exposed.as_str());
         let error = Error::name_not_found(ItemKind::Tool, &name, None, names);
-        return Err(snapshot.explained(&principal, (&Scope::All, &name), error).into());
+        return Err(snapshot.explained(&principal, (&scope, &name), error).into());
     };
     let tool = Raw::of(&ListedTool::of(&snapshot, entry));
     Ok(json_bytes(held(tool.bytes().clone(), principal.id())?))
@@ -113,7 +115,8 @@ pub(super) async fn of_server(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    list(&api, &principal, (Scope::Server(name.into()), &ListQuery::default()), &headers).await
+    let scope = Scope { server: Some(name.into()), ..api.scope(&principal, None)? };
+    list(&api, &principal, (scope, &ListQuery::default()), &headers).await
 }
 
 async fn list(

@@ -6,6 +6,7 @@
 //! the events (`gateway::manager::live_events`).
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -26,6 +27,7 @@ use super::event_text::{EventChunk, name};
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use auth::Principal;
+use gateway::manager::Manager;
 use gateway::manager::live_events::{LiveEvent, Next, Watcher};
 use net::sse::KEEP_ALIVE;
 use protocol::ErrorCode;
@@ -106,7 +108,8 @@ pub(super) async fn watch(
             .hinting("close one of the streams, and send this request again")
     })?;
     let watcher = if query.has_kind("call_ended") { watcher.told_by_ends() } else { watcher };
-    let stream = Stream { watcher, principal, query, drain: api.options.drain.clone(), next: None };
+    let manager = Arc::clone(&api.manager);
+    let stream = Stream { watcher, manager, principal, query, drain: api.options.drain.clone(), next: None };
     let body = Body::from_stream(unfold(stream, Stream::next));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, body).into_response())
@@ -115,6 +118,7 @@ pub(super) async fn watch(
 /// The stream of one watcher.
 struct Stream {
     watcher: Watcher,
+    manager: Arc<Manager>,
     principal: Principal,
     query: EventsQuery,
     drain: Shutdown,
@@ -159,7 +163,7 @@ impl Stream {
             for next in batch.drain(..) {
                 match next {
                     Next::Gap(missed, last) => piece.gap(missed, last),
-                    Next::Event(event) if self.query.has(&event) => piece.event(&event),
+                    Next::Event(event) if self.query.has(&event) && self.sees(&event) => piece.event(&event),
                     Next::Event(_) => {}
                 }
             }
@@ -171,6 +175,16 @@ impl Stream {
         let is_full = room == 0 || piece.len() >= MOST_BYTES;
         self.next = Some(Instant::now() + if is_full { Duration::ZERO } else { PAUSE });
         piece.into_bytes()
+    }
+
+    /// Whether the watcher may know of `event`. Who is bound to a view hears of its servers and of own calls only.
+    fn sees(&self, event: &LiveEvent) -> bool {
+        let Some(view) = self.principal.view() else { return true };
+        match event.call() {
+            Some((start, _)) => self.principal.may_see(start.principal.as_deref()),
+            None => event.is_about_a_server()
+                && event.server().is_some_and(|server| self.manager.seen_through(Some(view)).server(server).is_ok()),
+        }
     }
 
     /// Waits for the next event, at most until `end`; none if the stream has to end.

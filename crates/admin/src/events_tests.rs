@@ -28,7 +28,7 @@ async fn watching(gateway: &Gateway, query: &str) -> BodyDataStream {
 
 /// Calls a tool for `principal`.
 async fn call_as(gateway: &Gateway, principal: &str, arguments: Value) {
-    let caller = Caller::of_program(Principal::new(principal, Role::Caller), Scope::All, None);
+    let caller = Caller::of_program(Principal::new(principal, Role::Caller), Scope::ALL, None);
     let params = Raw::of(&json!({"name": "echo", "arguments": arguments}));
     let request = protocol::Request {
         id: MessageId::from_u64(1),

@@ -34,7 +34,7 @@ impl Gateway {
     /// ended.
     pub(super) async fn of(servers: Vec<(upstream::Config, Fake)>) -> Self {
         let gateway = Self::starting(servers);
-        gateway.manager.settled(&Scope::All, Duration::from_mins(5)).await;
+        gateway.manager.settled(&Scope::ALL, Duration::from_mins(5)).await;
         gateway
     }
 

@@ -99,7 +99,7 @@ pub(super) async fn servers(
     if check {
         manager.health_check().await;
     }
-    let servers = manager.entries();
+    let servers = ServerEntry::all(&api.seen(&principal));
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
     let now = SystemTime::now();
     Ok(json(&Health {
@@ -138,10 +138,11 @@ struct NamedState {
     responses((status = 200, description = "The gateway runs; `status` tells of its servers", body = Summary))
 )]
 pub(super) async fn summary(
-    State(Api { manager, .. }): State<Api>,
+    State(api): State<Api>,
     principal: Option<Extension<Principal>>,
 ) -> Response {
-    let servers = manager.entries();
+    let view = principal.as_ref().and_then(|Extension(principal)| principal.view());
+    let servers = ServerEntry::all(&api.manager.seen_through(view.map(|view| &**view)));
     let named = |server: &ServerEntry| NamedState {
         name: server.name().to_string(),
         server: server.name().to_string(),

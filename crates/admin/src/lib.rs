@@ -47,6 +47,7 @@ mod rest_call;
 mod server_state;
 mod servers;
 mod view;
+mod why;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ use auth::{Action, Principal, Role};
 use call_questions::OpenCalls;
 use gateway::Gateway;
 use gateway::login_links::LoginContext;
-use gateway::manager::Manager;
+use gateway::manager::{Manager, Scope, Snapshot};
 use gateway::manager::live_events::LiveEvents;
 use json::Raw;
 use metrics_text::MetricsText;
@@ -216,6 +217,18 @@ fn who(principal: &Principal, request: Option<RequestId>) -> Actor<'_> {
     Actor { principal: principal.id(), role: principal.role().as_str(), request }
 }
 
+impl Api {
+    /// What `principal` reaches: the view that it is bound to, or else the one that it asks for.
+    fn scope(&self, principal: &Principal, view: Option<&str>) -> Result<Scope, Problem> {
+        Ok(self.manager.reach(principal.view(), None, view)?)
+    }
+
+    /// What `principal` sees of the servers.
+    fn seen(&self, principal: &Principal) -> Arc<Snapshot> {
+        self.manager.seen_through(principal.view().map(|view| &**view))
+    }
+}
+
 /// Returns the principal, if it may do `action` in the request `id`.
 fn authorised(
     principal: Option<&Principal>,
@@ -226,8 +239,11 @@ fn authorised(
         Some(principal) if principal.may(action) => Ok(principal),
         Some(principal) => {
             audit::refused(who(principal, id), action.as_str())?;
-            let detail = format!("the role {} may not do this", principal.role());
-            let hint = format!("use a credential with the role {}", Role::needed_for(action));
+            let (detail, other) = match principal.view() {
+                Some(view) => (format!("a credential for the view {view} may not do this"), " and without a view"),
+                None => (format!("the role {} may not do this", principal.role()), ""),
+            };
+            let hint = format!("use a credential with the role {}{other}", Role::needed_for(action));
             Err(Problem::new(ErrorCode::Forbidden, detail).hinting(hint))
         }
         None => Err(Problem::new(ErrorCode::Unauthorized, "the request carries no credential")),

@@ -42,6 +42,9 @@ pub(super) struct ListQuery {
     /// Only items of this server.
     #[param(nullable = false, max_length = 256, example = "issues")]
     server: Option<String>,
+    /// Only what this view has. A credential that is bound to a view sees no other.
+    #[param(nullable = false, max_length = 256, example = "support")]
+    view: Option<String>,
     /// The most items of the answer. Without it, all of them.
     #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -58,7 +61,9 @@ impl ListQuery {
         if is_long(&read.query, MAX_QUERY) {
             return Err(wrong("`query` is longer than 256 bytes"));
         }
-        if is_long(&read.server, MAX_TEXT) || is_long(&read.cursor, MAX_TEXT) {
+        if is_long(&read.server, MAX_TEXT)
+            || is_long(&read.view, MAX_TEXT)
+            || is_long(&read.cursor, MAX_TEXT) {
             return Err(wrong("a parameter is longer than 256 bytes"));
         }
         if read.limit.is_some_and(|limit| !(1..=MAX_LIMIT).contains(&limit)) {
@@ -69,7 +74,13 @@ impl ListQuery {
 
     /// Whether the whole list is asked for.
     pub(super) fn is_whole(&self) -> bool {
-        *self == Self::default()
+        let Self { query, server, view: _, limit, cursor } = self;
+        query.is_none() && server.is_none() && limit.is_none() && cursor.is_none()
+    }
+
+    /// The view that is asked for.
+    pub(super) fn view(&self) -> Option<&str> {
+        self.view.as_deref()
     }
 
     /// Returns the items of the page, and the cursor of the next one if there is one. `entries` are of `snapshot`.
@@ -160,5 +171,5 @@ fn digest_of(entry: &CatalogEntry) -> String {
 
 fn wrong(detail: &str) -> Problem {
     Problem::new(ErrorCode::InvalidRequest, detail)
-        .hinting("the parameters are `query`, `server`, `limit` and `cursor`, each at most once")
+        .hinting("the parameters are `query`, `server`, `view`, `limit` and `cursor`, each at most once")
 }

@@ -143,7 +143,7 @@ pub(super) async fn start(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let (logins, per) = logins(&api, &name)?;
+    let (logins, per) = logins(&api, &principal, &name)?;
     authorised(Some(&principal), per.log_in(), Some(id))?;
     let link = logins.links.link(&name, &principal, host(&headers), SystemTime::now()).ok_or_else(no_base)?;
     Ok(json(&LoginLink { url: link.url, expires_at: date(link.expires_at) }))
@@ -163,7 +163,7 @@ pub(super) async fn status(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let (logins, _) = logins(&api, &name)?;
+    let (logins, _) = logins(&api, &principal, &name)?;
     shown(logins, name, &principal)
 }
 
@@ -183,7 +183,7 @@ pub(super) async fn end(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let (logins, per) = logins(&api, &name)?;
+    let (logins, per) = logins(&api, &principal, &name)?;
     let action: Action = per.log_out();
     authorised(Some(&principal), action, Some(id))?;
     let record = audit::operation(who(&principal, Some(id)), action.as_str(), Some(&name))?;
@@ -204,8 +204,8 @@ fn shown(logins: &LoginContext, name: String, principal: &Principal) -> Result<R
 }
 
 /// Returns the logins, and who uses one at the server `name`.
-fn logins<'a>(api: &'a Api, name: &str) -> Result<(&'a LoginContext, Per), Problem> {
-    api.manager.server(name)?;
+fn logins<'a>(api: &'a Api, principal: &Principal, name: &str) -> Result<(&'a LoginContext, Per), Problem> {
+    api.seen(principal).server(name)?;
     let logins = api.options.logins.as_ref();
     let per = logins.and_then(|logins| Some((logins, logins.service.per(name)?)));
     per.ok_or_else(|| no_login(name))

@@ -147,8 +147,9 @@ async fn list(
     (kind, query): (Kind, &ListQuery),
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
-    let catalog = snapshot.catalog(&Scope::All)?;
+    let scope = api.scope(principal, query.view())?;
+    let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
+    let catalog = snapshot.catalog(&scope)?;
     let page = query.page(&snapshot, catalog.listing(kind).entries()).await?;
     Ok(Tagged::of(printed("items", page, principal.id(), Offered::of).await?).answer(headers))
 }
@@ -200,11 +201,12 @@ pub(super) async fn read(
     let body = received(body, api.options.max_body).await?;
     let [uri] = body::members(&headers, &body, ["uri"])?;
     let uri = body::required_text(uri.as_ref(), "uri", MAX_NAME)?;
-    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
-    let listed = snapshot.catalog(&Scope::All)?.resources().listed(&uri);
+    let scope = api.scope(&principal, None)?;
+    let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
+    let listed = snapshot.catalog(&scope)?.resources().listed(&uri);
     let server = listed.map(|entry| entry.route.server.to_string());
     let params = Raw::object(&[("uri", &Raw::of(&uri))]);
-    ask(&api, (&principal, id), (method::RESOURCES_READ, uri, params), server).await
+    ask(&api, (&principal, scope, id), (method::RESOURCES_READ, uri, params), server).await
 }
 
 /// The values that a prompt is filled in with.
@@ -239,23 +241,24 @@ pub(super) async fn prompt(
     let body = received(body, api.options.max_body).await?;
     let [arguments] = body::members(&headers, &body, ["arguments"])?;
     let arguments = body::optional_object(arguments, "arguments")?.unwrap_or_else(Raw::empty_object);
-    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
-    let route = snapshot.route(&Scope::All, ItemKind::Prompt, &name);
+    let scope = api.scope(&principal, None)?;
+    let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
+    let route = snapshot.route(&scope, ItemKind::Prompt, &name);
     let server = route.ok().map(|route| route.server.to_string());
     let params = Raw::object(&[("name", &Raw::of(&name)), ("arguments", &arguments)]);
-    ask(&api, (&principal, id), (method::PROMPTS_GET, name, params), server).await
+    ask(&api, (&principal, scope, id), (method::PROMPTS_GET, name, params), server).await
 }
 
 /// Makes a request that only reads, and prints its answer.
 async fn ask(
     api: &Api,
-    (principal, id): (&Principal, RequestId),
+    (principal, scope, id): (&Principal, Scope, RequestId),
     (method, subject, params): (&'static str, String, Raw),
     server: Option<String>,
 ) -> Result<Response, Problem> {
     let started = Instant::now();
     let record = call_audit::start((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
-    let caller = Caller::of_program(principal.clone(), Scope::All, None);
+    let caller = Caller::of_program(principal.clone(), scope, None);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &EventSender::unread()).await;
     let reply = collect(reply, caller.version.era()).await;

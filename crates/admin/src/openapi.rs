@@ -87,9 +87,9 @@ problems! {
     /// Problems of a request for the history, which may be off.
     HistoryProblems, false, [InvalidRequest, NotFound];
     /// Problems of a request that names a server, in its path or in its query.
-    NamedProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured];
+    NamedProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured, ViewNotFound];
     /// Problems of a request that names a tool in its path.
-    ToolProblems, false, [InvalidRequest, ToolNotFound];
+    ToolProblems, false, [InvalidRequest, ToolNotFound, ViewNotFound];
     /// Problems of a request that reads from a server.
     ServerReadProblems, true,
         [InvalidRequest, ServerNotFound, InvalidArguments, AmbiguousTool, NotFound, UnsupportedMediaType];
@@ -110,7 +110,7 @@ problems! {
     LoginProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured, LoginNotPossible, LoginFailed];
     /// Problems of a request that calls a tool.
     CallProblems, true, [
-        InvalidRequest, ServerNotFound, InvalidArguments, AmbiguousTool, ToolNotFound, ToolChanged, UnsupportedMediaType
+        InvalidRequest, ServerNotFound, ViewNotFound, InvalidArguments, AmbiguousTool, ToolNotFound, ToolChanged, UnsupportedMediaType
     ];
 }
 

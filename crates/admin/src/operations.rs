@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::{
     Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, configuration, event_data,
-    events, health, history, logins, metrics, offers, openapi, reload, servers,
+    events, health, history, logins, metrics, offers, openapi, reload, servers, why,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -80,11 +80,12 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::LogOut), logins::end),
     operation!(PREFIX, Some(Action::Reload), reload::reload),
     operation!(PREFIX, Some(Action::ReadConfiguration), configuration::show),
+    operation!(PREFIX, Some(Action::ReadConfiguration), why::explain),
     operation!("", None, health::line),
     operation!("", None, health::summary),
     operation!("", None, health::live),
     operation!("", None, health::ready),
-    operation!("", Some(Action::List), metrics::metrics),
+    operation!("", Some(Action::ReadMetrics), metrics::metrics),
 ];
 
 impl Operation {

@@ -125,11 +125,11 @@ mod tests {
             let print = async { Ok(Bytes::from_static(text.as_bytes())) };
             lists.of((&snapshot, scope), print).await.expect("there is room").body
         };
-        let first = of(Scope::All, "first").await;
-        assert_eq!(of(Scope::All, "second").await, "first");
-        assert_eq!(of(Scope::Server("s".into()), "third").await, "third");
+        let first = of(Scope::ALL, "first").await;
+        assert_eq!(of(Scope::ALL, "second").await, "first");
+        assert_eq!(of(Scope::of_server("s"), "third").await, "third");
         drop(first);
-        assert_eq!(of(Scope::All, "fourth").await, "fourth", "nobody read the first one any more");
+        assert_eq!(of(Scope::ALL, "fourth").await, "fourth", "nobody read the first one any more");
         assert_eq!(lists.lock().len(), 1, "lists that nobody reads are forgotten");
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Not here: the route and its answer (`call`), the stream of events (`call_stream`).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
+use super::Api;
 use super::answer::printed;
 use super::body::CallRequest;
 use super::problem::Problem;
@@ -18,14 +21,16 @@ use upstream::{CallSource, EventSender};
 
 /// The client of the call `request`. With `capabilities`, it can answer the server requests that they declare.
 pub(super) fn caller(
+    api: &Api,
     principal: &Principal,
     request: &CallRequest,
     id: RequestId,
     capabilities: Option<Raw>,
-) -> Caller {
-    let scope = request.server.as_deref().map_or(Scope::All, |server| Scope::Server(server.into()));
+) -> Result<Caller, Problem> {
+    let server = request.server.as_deref().map(Arc::from);
+    let scope = Scope { server, ..api.scope(principal, request.view.as_deref())? };
     let source = CallSource { request_id: Some(id), is_rest: true };
-    Caller::of_program(principal.clone(), scope, capabilities).in_request(source)
+    Ok(Caller::of_program(principal.clone(), scope, capabilities).in_request(source))
 }
 
 /// Calls the tool of `request`. Messages of the server before its response go to `event_sender`. `host` is the `Host` of the

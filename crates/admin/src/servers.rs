@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
 use auth::Principal;
+use gateway::manager::ServerEntry;
 
 /// All servers.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,7 +36,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Response {
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
-    let servers = api.manager.entries();
+    let servers = ServerEntry::all(&api.seen(&principal));
     json(&ServerList { servers: servers.iter().map(|server| login.server(server)).collect() })
 }
 
@@ -55,7 +56,7 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
-    Ok(json(&login.server(&api.manager.entry(&name)?)))
+    Ok(json(&login.server(&ServerEntry::one(&api.seen(&principal), &name)?)))
 }
 
 /// Rebuild a server's connections

@@ -8,6 +8,7 @@
 //! Not here: finding the entry of a key, and checking it (`api_keys`).
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use secrecy::SecretString;
@@ -101,6 +102,8 @@ pub struct ApiKey {
     pub role: Role,
     /// From when on the key is refused.
     pub expires: Option<SystemTime>,
+    /// The view that its holder is bound to.
+    pub view: Option<Arc<str>>,
 }
 
 /// One key and the principal that holds it.
@@ -112,7 +115,8 @@ pub(super) struct KeyEntry {
 
 impl KeyEntry {
     pub(super) fn of(key: &ApiKey) -> Self {
-        Self { holder: Principal::of_key(&key.id, key.role), key: key.clone() }
+        let holder = Principal::of_key(&key.id, key.role).bound_to(key.view.clone());
+        Self { holder, key: key.clone() }
     }
 
     /// Returns the principal, if the key has not expired.
@@ -136,9 +140,10 @@ impl KeyEntry {
         self.key.expires.is_some_and(|end| end <= now)
     }
 
-    /// Whether a holder of `before` stays authenticated: the secret and the role are unchanged, and the key is valid.
+    /// Whether a holder of `before` stays authenticated: the secret, the role and the view are unchanged, and the key is valid.
     fn continues(&self, before: &Self, now: SystemTime) -> bool {
-        self.key.hash == before.key.hash && self.key.role == before.key.role && !self.has_ended(now)
+        let has_same_rights = self.key.role == before.key.role && self.key.view == before.key.view;
+        self.key.hash == before.key.hash && has_same_rights && !self.has_ended(now)
     }
 }
 

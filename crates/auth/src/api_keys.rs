@@ -110,7 +110,7 @@ mod tests {
     fn entry(id: &str, role: Role) -> (String, ApiKey) {
         let (key, hash) = generate(id);
         let hash = KeyHash::Sha256(hash);
-        (key.expose_secret().to_owned(), ApiKey { id: id.into(), hash, role, expires: None })
+        (key.expose_secret().to_owned(), ApiKey { id: id.into(), hash, role, expires: None, view: None })
     }
 
     #[test]

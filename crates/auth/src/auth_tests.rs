@@ -16,7 +16,7 @@ fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
 fn with_key() -> (Authenticator, SecretString) {
     let (key, hash) = generate("ci");
     let hash = KeyHash::Sha256(hash);
-    let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
+    let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None, view: None };
     (Authenticator::new(&Config::ApiKey(vec![entry].into())).expect("no files"), key)
 }
 
@@ -92,11 +92,11 @@ fn a_token_is_no_key_and_a_key_is_no_token() {
 async fn where_both_are_accepted_the_form_says_which_one_it_is() {
     let (key, hash) = generate("ci");
     let key = key.expose_secret();
-    let entry = ApiKey { id: "ci".into(), hash: KeyHash::Sha256(hash), role: Role::Reader, expires: None };
+    let entry = ApiKey { id: "ci".into(), hash: KeyHash::Sha256(hash), role: Role::Reader, expires: None, view: None };
     // A key of another system that looks like a token.
     let odd = "eyKey.of.others";
     let slow = KeyHash::parse(&bcrypt::hash(odd, 4).expect("hashed")).expect("a hash").expect("taken");
-    let other = ApiKey { id: "odd".into(), hash: slow, role: Role::Reader, expires: None };
+    let other = ApiKey { id: "odd".into(), hash: slow, role: Role::Reader, expires: None, view: None };
     let config = jwt::tests::hmac();
     let signer = Signer::new(&config, None, None).expect("a secret");
     let token = signer.sign(&jwt::tests::grant(Role::Superuser), SystemTime::now()).expect("signs");

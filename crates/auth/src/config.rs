@@ -7,6 +7,7 @@
 //! module does no I/O.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use secrecy::ExposeSecret;
@@ -115,6 +116,8 @@ settings! {
         /// from when on the key is refused: a date (`2027-06-30`, from its first minute on, UTC) or a time
         /// (`2027-06-30T12:00:00Z`)
         expires: Option<SystemTime>, with read_time;
+        /// the [view](views.md) that the key is bound to: its holder sees nothing else, at any URL
+        view: Option<String> => "everything";
     }
     check OwnKey::check;
 }
@@ -223,7 +226,12 @@ fn read_keys(setting: &Setting<'_>) -> Option<Vec<ApiKey>> {
 }
 
 impl OwnKey {
-    fn check(_: &mut Self, setting: &Setting<'_>) {
+    fn check(&mut self, setting: &Setting<'_>) {
+        let is_superuser = self.role.iter().chain(self.roles.iter().flatten()).any(|role| *role == Role::Superuser);
+        if let Some(view) = setting.member("view").filter(|_| is_superuser) {
+            let hint = "a superuser operates everything: write `role: caller`, or remove `view`";
+            view.key_problem("`view` does not go with the role superuser", Some(hint.into()));
+        }
         match ["role", "roles"].map(|name| setting.member(name)) {
             [Some(_), Some(_)] => setting.key_problem("expected one of `role` and `roles`", None),
             [None, None] => setting.missing(
@@ -239,9 +247,9 @@ impl OwnKey {
 
     /// The strongest role counts: it includes the rights of the weaker ones.
     fn complete(self) -> Option<ApiKey> {
-        let Self { id, hash, role, roles, expires } = self;
+        let Self { id, hash, role, roles, expires, view } = self;
         let role = role.into_iter().chain(roles.into_iter().flatten()).max_by_key(|role| *role as u8)?;
-        Some(ApiKey { id, hash, role, expires })
+        Some(ApiKey { id, hash, role, expires, view: view.map(Arc::from) })
     }
 }
 

@@ -186,7 +186,8 @@ impl Verifier {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
         let role = self.roles.role_in(claims).ok_or(Denied::NoRole)?;
-        Ok(Principal::of_token(&subject, role).under(revocation_state.clone()))
+        let principal = Principal::of_token(&subject, role).under(revocation_state.clone());
+        Ok(self.roles.bound(&principal, claims))
     }
 
     /// Replaces `before`. A principal stays authenticated if its token would be accepted again, with the same

@@ -8,6 +8,7 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use secrecy::SecretString;
@@ -52,11 +53,14 @@ pub struct StoredKey {
     /// From when on it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
+    /// The view that its holder is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<String>,
 }
 
 impl StoredKey {
     fn read(&self) -> Result<ApiKey, String> {
-        let Self { id, hash, role, expires, .. } = self;
+        let Self { id, hash, role, expires, view, .. } = self;
         if !api_key::is_id(id) {
             return Err("the `id` of a key is not lower-case letters, digits and `-`".to_owned());
         }
@@ -67,7 +71,8 @@ impl StoredKey {
             .ok_or_else(|| format!("the `role` of `{id}` is none of `reader`, `caller` and `superuser`"))?;
         let time =
             |text: &String| parse_time(text).ok_or_else(|| format!("`expires` of `{id}` is not a date"));
-        Ok(ApiKey { id: id.clone(), hash, role, expires: expires.as_ref().map(time).transpose()? })
+        let (expires, view) = (expires.as_ref().map(time).transpose()?, view.as_deref().map(Arc::from));
+        Ok(ApiKey { id: id.clone(), hash, role, expires, view })
     }
 }
 
@@ -102,8 +107,14 @@ impl KeyFile {
         Ok(read.map_err(|error| self.failed(format!("it is not a file of keys: {error}")))?.keys)
     }
 
-    /// Makes a key and stores its hash. Returns the key, which is stored nowhere.
-    pub fn add(&self, id: &str, role: Role, expires: Option<&str>) -> Result<SecretString, Error> {
+    /// Makes a key, bound to `view` if there is one, and stores its hash. Returns the key, which is stored nowhere.
+    pub fn add(
+        &self,
+        id: &str,
+        role: Role,
+        expires: Option<&str>,
+        view: Option<&str>,
+    ) -> Result<SecretString, Error> {
         let (key, hash) = api_key::generate(id);
         self.change(|keys| {
             if keys.iter().any(|other| other.id == id) {
@@ -116,6 +127,7 @@ impl KeyFile {
                 role: role.as_str().to_owned(),
                 added: Some(api_key::time_text(SystemTime::now())),
                 expires: expires.map(str::to_owned),
+                view: view.map(str::to_owned),
             });
             Ok(())
         })?;
@@ -172,14 +184,14 @@ mod tests {
     fn keys_are_stored_as_hashes_for_their_owner_only() {
         let (_folder, file) = file();
         assert!(file.keys().expect("no file").is_empty());
-        let key = file.add("laptop", Role::Caller, Some("2027-06-30")).expect("added");
+        let key = file.add("laptop", Role::Caller, Some("2027-06-30"), None).expect("added");
         let text = fs::read_to_string(&file.path).expect("written");
         assert!(!text.contains(secrecy::ExposeSecret::expose_secret(&key)), "{text}");
         assert_eq!(file.path.metadata().expect("there").permissions().mode() & 0o777, 0o600);
         let keys = file.keys().expect("valid");
         assert_eq!((keys[0].id.as_str(), keys[0].role), ("laptop", Role::Caller));
         assert!(keys[0].expires.is_some());
-        let twice = file.add("laptop", Role::Reader, None).expect_err("taken").to_string();
+        let twice = file.add("laptop", Role::Reader, None, None).expect_err("taken").to_string();
         assert!(twice.contains("there is a key `laptop` already"), "{twice}");
         file.revoke("laptop").expect("revoked");
         assert!(file.keys().expect("valid").is_empty());
@@ -194,7 +206,7 @@ mod tests {
                 let file = &file;
                 threads.spawn(move || {
                     for number in 0..4 {
-                        file.add(&format!("key-{writer}-{number}"), Role::Reader, None).expect("added");
+                        file.add(&format!("key-{writer}-{number}"), Role::Reader, None, None).expect("added");
                     }
                 });
             }

@@ -19,7 +19,7 @@ fn bcrypt_of(key: &str) -> String {
 
 fn entry(id: &str, hash: &str, role: Role) -> ApiKey {
     let hash = AnyHash::parse(hash).expect("a hash").expect("one that is taken");
-    ApiKey { id: id.into(), hash, role, expires: None }
+    ApiKey { id: id.into(), hash, role, expires: None, view: None }
 }
 
 fn sent(key: &str) -> HeaderMap {
@@ -71,7 +71,7 @@ async fn keys_of_our_own_are_never_held_against_slow_hashes() {
     let (ours, hash) = generate("ci");
     let ours = ours.expose_secret();
     let hash = AnyHash::Sha256(hash);
-    let fast = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
+    let fast = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None, view: None };
     let named = format!("swy_named_{}", "0".repeat(48));
     let door = Door::new(vec![
         fast,

@@ -1,7 +1,8 @@
 //! Authenticated principals, and the one function that decides what a role may do.
 //!
 //! Invariants: there is no default principal; each comes from an authentication. A principal knows when
-//! its credential was revoked. Principals with equal id and role are equal, whatever their credentials.
+//! its credential was revoked. Principals with equal id, role and view are equal, whatever their credentials. Who is bound
+//! to a view sees nothing outside of it, so it operates nothing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -49,6 +50,8 @@ pub enum Action {
     Reload,
     /// Read the configuration in effect, without its secrets.
     ReadConfiguration,
+    /// Read the metrics, which are about all servers and clients.
+    ReadMetrics,
     /// Log in to a server (OAuth) for oneself, and see that login.
     LogIn,
     /// Log in to a server for all who use it.
@@ -74,6 +77,7 @@ impl Action {
             Self::ApproveTools => "approve_tools",
             Self::Reload => "reload",
             Self::ReadConfiguration => "read_configuration",
+            Self::ReadMetrics => "read_metrics",
             Self::LogIn => "log_in",
             Self::LogInForAll => "log_in_for_all",
             Self::LogOut => "log_out",
@@ -93,9 +97,13 @@ impl Action {
             | Self::Reload
             | Self::LogInForAll
             | Self::LogOutForAll => true,
-            Self::List | Self::Read | Self::Call | Self::ReadConfiguration | Self::LogIn | Self::LogOut => {
-                false
-            }
+            Self::List
+            | Self::Read
+            | Self::Call
+            | Self::ReadConfiguration
+            | Self::ReadMetrics
+            | Self::LogIn
+            | Self::LogOut => false,
         }
     }
 }
@@ -108,7 +116,7 @@ impl Role {
     pub const fn may(self, action: Action) -> bool {
         match (self, action) {
             (Self::Superuser, _)
-            | (Self::Reader | Self::Caller, Action::List)
+            | (Self::Reader | Self::Caller, Action::List | Action::ReadMetrics)
             | (Self::Caller, Action::Read | Action::Call | Action::LogIn | Action::LogOut) => true,
             (Self::Reader, Action::Read | Action::Call | Action::LogIn | Action::LogOut)
             | (
@@ -155,6 +163,7 @@ pub struct Principal(Arc<Identity>);
 struct Identity {
     id: Arc<str>,
     role: Role,
+    view: Option<Arc<str>>,
     revocation_state: RevocationState,
 }
 
@@ -173,12 +182,34 @@ impl Principal {
 
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
-        Self(Arc::new(Identity { id: id.into(), role, revocation_state: RevocationState::default() }))
+        let revocation_state = RevocationState::default();
+        Self(Arc::new(Identity { id: id.into(), role, view: None, revocation_state }))
+    }
+
+    /// Returns this principal bound to `view`: its credential reaches what the view has, and nothing else. It operates
+    /// nothing, because that affects what is outside of the view.
+    #[must_use]
+    pub fn bound_to(&self, view: Option<Arc<str>>) -> Self {
+        if view.is_none() {
+            return self.clone();
+        }
+        let role = match self.role() {
+            Role::Reader => Role::Reader,
+            Role::Caller | Role::Superuser => Role::Caller,
+        };
+        let revocation_state = self.revocation_state().clone();
+        Self(Arc::new(Identity { id: Arc::clone(self.id()), role, view, revocation_state }))
+    }
+
+    /// The view that its credential is bound to.
+    pub fn view(&self) -> Option<&Arc<str>> {
+        self.0.view.as_ref()
     }
 
     /// Returns this principal with the revocation state `revocation_state`.
     pub(super) fn under(&self, revocation_state: RevocationState) -> Self {
-        Self(Arc::new(Identity { id: Arc::clone(self.id()), role: self.role(), revocation_state }))
+        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
+        Self(Arc::new(Identity { id, role: self.role(), view, revocation_state }))
     }
 
     /// The holder of the API key `id`.
@@ -209,7 +240,8 @@ impl Principal {
 
     /// Whether it may do `action`.
     pub fn may(&self, action: Action) -> bool {
-        self.role().may(action)
+        // What is outside of a view does not exist for who is bound to it.
+        self.role().may(action) && (self.view().is_none() || action != Action::ReadMetrics)
     }
 
     /// Whether it may see what the principal `caller` did, and who that is. Live events and the history of calls ask this.
@@ -251,7 +283,7 @@ impl Principal {
 
 impl PartialEq for Principal {
     fn eq(&self, other: &Self) -> bool {
-        self.id() == other.id() && self.role() == other.role()
+        self.id() == other.id() && self.role() == other.role() && self.view() == other.view()
     }
 }
 
@@ -261,6 +293,7 @@ impl Hash for Principal {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.id().hash(state);
         self.role().hash(state);
+        self.view().hash(state);
     }
 }
 
@@ -272,6 +305,7 @@ mod tests {
     fn the_table_of_roles() {
         for (action, reader, caller) in [
             (Action::List, true, true),
+            (Action::ReadMetrics, true, true),
             (Action::Read, false, true),
             (Action::Call, false, true),
             (Action::ResetBreaker, false, false),

@@ -20,7 +20,7 @@ fn sent(credential: &str) -> HeaderMap {
 
 fn key(id: &str) -> (String, ApiKey) {
     let (text, hash) = generate(id);
-    let entry = ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None };
+    let entry = ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None, view: None };
     (text.expose_secret().to_owned(), entry)
 }
 
@@ -83,7 +83,7 @@ async fn so_it_is_with_a_key_of_another_system() {
     let hash =
         |cost| KeyHash::parse(&bcrypt::hash("theirs", cost).expect("hashed")).expect("one").expect("taken");
     let entry =
-        |hash: &KeyHash| ApiKey { id: "old".into(), hash: hash.clone(), role: Role::Reader, expires: None };
+        |hash: &KeyHash| ApiKey { id: "old".into(), hash: hash.clone(), role: Role::Reader, expires: None, view: None };
     let (one, again) = (hash(4), hash(4));
     for (next, expected) in [(&one, true), (&again, false)] {
         let door = Authenticator::new(&Config::ApiKey(vec![entry(&one)].into())).expect("no files");
@@ -98,7 +98,7 @@ async fn so_it_is_with_a_key_of_another_system() {
 async fn first_of_two_entries_with_one_key_counts_after_each_reload() {
     let entry = |id: &str, role| {
         let hash = KeyHash::parse(&bcrypt::hash("theirs", 4).expect("hashed")).expect("one").expect("taken");
-        ApiKey { id: id.into(), hash, role, expires: None }
+        ApiKey { id: id.into(), hash, role, expires: None, view: None }
     };
     let config = Config::ApiKey(vec![entry("b", Role::Reader), entry("a", Role::Superuser)].into());
     let door = Authenticator::new(&config).expect("no files");

@@ -10,12 +10,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::principal::Role;
+use super::principal::{Principal, Role};
 use json::Raw;
 use settings::{Fields, FromSetting, Setting, settings};
 
 /// The claims that may name the role when none is configured, in order of preference.
 const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
+/// In the place of a view in `view_map`: all that there is.
+const EVERYTHING: &str = "*";
+/// The view of a token that names none. No view has this name.
+const NO_VIEW: &str = "";
 /// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
 const SCOPE: &str = "scope";
 
@@ -27,6 +31,12 @@ settings! {
         pub claim as "roles_claim": Option<String> => "`role`, else `roles`, else `scope`", with filled;
         /// words of another system and the role of each ([below](#role-words-of-another-system))
         pub map as "role_map": Option<BTreeMap<String, Role>> => "the names of the roles", with read_map;
+        /// the claim with the [view](views.md#a-view-for-each-user) of a token, also as a path. A token without it sees
+        /// nothing, unless it is that of a superuser
+        pub view_claim: Option<String> => "every token sees everything", with filled;
+        /// words of another system, such as groups, and the view of each; the first word of the token that is here counts,
+        /// and `"*"` in the place of a view is everything
+        pub view_map: Option<BTreeMap<String, String>> => "the names of the views";
     }
 }
 
@@ -46,12 +56,24 @@ impl RoleWords {
             Some(name) => find_claim(claims, name),
             None => ROLE_CLAIMS.iter().find_map(|name| claims.get(name)),
         }?;
-        let words = match named.read::<Value>().ok()? {
-            Value::Array(items) => items.iter().map(word).collect::<Option<_>>()?,
-            Value::String(text) => text.split(' ').map(str::to_owned).collect(),
-            other => Vec::from_iter(word(&other)),
-        };
-        words.iter().filter_map(|word| self.role_of(word)).max_by_key(|role| *role as u8)
+        words_in(&named)?.iter().filter_map(|word| self.role_of(word)).max_by_key(|role| *role as u8)
+    }
+
+    /// The principal that `claims` name, bound to the view that they name.
+    pub(super) fn bound(&self, principal: &Principal, claims: &Raw) -> Principal {
+        let Some(claim) = &self.view_claim else { return principal.clone() };
+        let named = find_claim(claims, claim).filter(|claim| !claim.is_null());
+        if named.is_none() && principal.role() == Role::Superuser {
+            return principal.clone();
+        }
+        let words = named.and_then(|named| words_in(&named)).unwrap_or_default();
+        match &self.view_map {
+            Some(map) => match words.iter().find_map(|word| map.get(word)) {
+                Some(view) if view == EVERYTHING => principal.clone(),
+                view => principal.bound_to(Some(view.map_or(NO_VIEW, String::as_str).into())),
+            },
+            None => principal.bound_to(Some(words.first().map_or(NO_VIEW, String::as_str).into())),
+        }
     }
 
     fn role_of(&self, word: &str) -> Option<Role> {
@@ -84,6 +106,15 @@ impl RoleWords {
             _ => Vec::new(),
         }
     }
+}
+
+/// The words of a claim: the elements of a list, or what stands between spaces.
+fn words_in(claim: &Raw) -> Option<Vec<String>> {
+    Some(match claim.read::<Value>().ok()? {
+        Value::Array(items) => items.iter().map(word).collect::<Option<_>>()?,
+        Value::String(text) => text.split(' ').map(str::to_owned).collect(),
+        other => Vec::from_iter(word(&other)),
+    })
 }
 
 /// A text, a number or a truth value as the word of a map.
@@ -125,7 +156,7 @@ mod tests {
 
     fn role(claim: Option<&str>, map: Option<&[(&str, Role)]>, claims: &str) -> Option<Role> {
         let map = map.map(|map| map.iter().map(|(word, role)| ((*word).to_owned(), *role)).collect());
-        let words = RoleWords { claim: claim.map(str::to_owned), map };
+        let words = RoleWords { claim: claim.map(str::to_owned), map, view_claim: None, view_map: None };
         words.role_in(&Raw::parse(&Bytes::copy_from_slice(claims.as_bytes())).expect("JSON"))
     }
 

@@ -48,7 +48,7 @@ async fn conversation<T: Future<Output = Lines<BufReader<DuplexStream>>>>(
     let tasks = Shutdown::new();
     let connectors = vec![Fake::new(Version::V2025_11_25).connector()];
     let manager = Manager::with_connectors(config, connectors, tasks.child());
-    manager.settled(&Scope::All, Duration::from_secs(1)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(1)).await;
     let (to, input) = duplex(MAX_LINE);
     let (output, from) = duplex(MAX_LINE);
     let client = Client { to, from: BufReader::new(from).lines() };
@@ -61,7 +61,7 @@ async fn conversation<T: Future<Output = Lines<BufReader<DuplexStream>>>>(
         }
         heard
     };
-    tokio::join!(stdio::serve((manager, None), (input, output), &tasks, MAX_LINE), talking).1
+    tokio::join!(stdio::serve((manager, None), Scope::ALL, (input, output), &tasks, MAX_LINE), talking).1
 }
 
 #[tokio::test(start_paused = true)]

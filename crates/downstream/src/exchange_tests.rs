@@ -9,7 +9,7 @@ use upstream::{Error, arriving};
 fn exchange(answer: AnswerState) -> Exchange {
     let tasks = Shutdown::new();
     let manager = Manager::with_connectors(Config::of(Vec::new()), Vec::new(), tasks.clone());
-    let caller = Arc::new(Caller::modern(Principal::anonymous(), Scope::All, None));
+    let caller = Arc::new(Caller::modern(Principal::anonymous(), Scope::ALL, None));
     let request = Request { id: RequestId::from_u64(1), method: "tools/call".into(), params: None };
     let exchange = Exchange::attached(&Gateway::new(manager, tasks), caller, request, None);
     Exchange { answer, ..exchange }

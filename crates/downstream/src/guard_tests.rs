@@ -43,7 +43,7 @@ fn door(config: &Config) -> Router {
 fn with_key() -> (Config, String) {
     let (key, hash) = generate("ci");
     let hash = KeyHash::Sha256(hash);
-    let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
+    let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None, view: None };
     (
         Config { auth: auth::Config::ApiKey(vec![entry].into()), ..Config::default() },
         key.expose_secret().to_owned(),
@@ -386,7 +386,7 @@ async fn a_panic_is_an_answer() {
 async fn a_key_with_a_slow_hash_gets_in_at_its_first_request_and_a_wrong_one_does_not() {
     let key = "legacy-key-of-another-system";
     let hash = KeyHash::parse(&bcrypt::hash(key, 4).expect("hashed")).expect("a hash").expect("taken");
-    let entry = ApiKey { id: "old".into(), hash, role: Role::Reader, expires: None };
+    let entry = ApiKey { id: "old".into(), hash, role: Role::Reader, expires: None, view: None };
     let door = door(&Config { auth: auth::Config::ApiKey(vec![entry].into()), ..Config::default() });
     for _ in 0..2 {
         let answer = get_from(&door, "/mcp", &[("host", "localhost"), ("x-api-key", key)]).await;

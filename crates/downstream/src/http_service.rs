@@ -257,16 +257,17 @@ impl Line {
     }
 }
 
-/// Returns the servers that a path of the MCP endpoint addresses; none for any other path.
+/// Returns what a path of the MCP endpoint addresses; none for any other path. The name in it may turn out to be that of
+/// a view.
 fn scope_of(path: &str) -> Option<Scope> {
     let rest = path.strip_prefix(MCP)?;
     // Some users and clients append a slash.
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.is_empty() {
-        return Some(Scope::All);
+        return Some(Scope::ALL);
     }
     let name = rest.strip_prefix('/').filter(|name| !name.is_empty() && !name.contains('/'))?;
-    Some(Scope::Server(percent_decode_str(name).decode_utf8_lossy().into()))
+    Some(Scope::of_server(percent_decode_str(name).decode_utf8_lossy()))
 }
 
 /// Returns the output of `work`. If it panics, or if the credential of `principal` is revoked first, `work`
@@ -334,12 +335,12 @@ mod tests {
 
     #[test]
     fn the_endpoint_is_found_by_its_path() {
-        let server = |name: &str| Some(Scope::Server(name.into()));
+        let server = |name: &str| Some(Scope::of_server(name));
         for (path, scope) in [
-            ("/mcp", Some(Scope::All)),
+            ("/mcp", Some(Scope::ALL)),
             ("/mcp/files", server("files")),
             ("/mcp/two%20words", server("two words")),
-            ("/mcp/", Some(Scope::All)),
+            ("/mcp/", Some(Scope::ALL)),
             ("/mcp/files/", server("files")),
             ("/mcp//", None),
             ("/mcp/files//", None),

@@ -15,13 +15,13 @@ fn id(number: u64) -> RequestId {
 #[tokio::test(start_paused = true)]
 async fn a_session_is_found_only_at_its_own_endpoint() {
     let sessions = Sessions::new(10, Duration::from_mins(1));
-    let session = sessions.open(caller(Scope::All)).expect("room");
+    let session = sessions.open(caller(Scope::ALL)).expect("room");
     let principal = Principal::anonymous();
-    assert!(sessions.find(session.id(), &principal, &Scope::All).is_some());
-    assert!(sessions.find(session.id(), &principal, &Scope::Server("files".into())).is_none());
-    assert!(sessions.find("0", &principal, &Scope::All).is_none());
+    assert!(sessions.find(session.id(), &principal, &Scope::ALL).is_some());
+    assert!(sessions.find(session.id(), &principal, &Scope::of_server("files")).is_none());
+    assert!(sessions.find("0", &principal, &Scope::ALL).is_none());
     sessions.close(&session);
-    assert!(sessions.find(session.id(), &principal, &Scope::All).is_none());
+    assert!(sessions.find(session.id(), &principal, &Scope::ALL).is_none());
     session.ended().await;
 }
 
@@ -30,9 +30,9 @@ async fn a_session_does_not_lend_the_role_of_its_opener() {
     let sessions = Sessions::new(10, Duration::from_mins(1));
     let [strong, weak] = [Role::Superuser, Role::Reader].map(|role| Principal::new("alice", role));
     assert_eq!(strong.id(), weak.id(), "one subject, two tokens");
-    let session = sessions.open(Caller::legacy(strong.clone(), Scope::All, None)).expect("room");
-    assert!(sessions.find(session.id(), &strong, &Scope::All).is_some());
-    assert!(sessions.find(session.id(), &weak, &Scope::All).is_none());
+    let session = sessions.open(Caller::legacy(strong.clone(), Scope::ALL, None)).expect("room");
+    assert!(sessions.find(session.id(), &strong, &Scope::ALL).is_some());
+    assert!(sessions.find(session.id(), &weak, &Scope::ALL).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,7 @@ async fn a_session_ends_with_the_credential_that_it_was_opened_with() {
     let sessions = Sessions::new(10, Duration::from_mins(1));
     let door = Authenticator::new(&auth::Config::None).expect("no files");
     let goes = door.authenticate(&http::HeaderMap::new()).expect("everybody may");
-    let open = |principal: &Principal| sessions.open(Caller::legacy(principal.clone(), Scope::All, None));
+    let open = |principal: &Principal| sessions.open(Caller::legacy(principal.clone(), Scope::ALL, None));
     let (before, stays) = (open(&goes).expect("room"), open(&Principal::anonymous()).expect("room"));
     let running = before.begin(&id(1)).expect("free");
     door.renew(Keys::read(&auth::Config::ApiKey(Vec::new().into())).expect("no files"));
@@ -58,24 +58,24 @@ async fn a_session_whose_client_has_changed_over_lasts_as_long_as_what_it_change
     let door = Authenticator::new(&auth::Config::None).expect("no files");
     let (old, new) =
         (door.authenticate(&http::HeaderMap::new()).expect("everybody may"), Principal::anonymous());
-    let session = sessions.open(Caller::legacy(old.clone(), Scope::All, None)).expect("room");
-    assert!(sessions.find(session.id(), &new, &Scope::All).is_some(), "it is the same principal");
+    let session = sessions.open(Caller::legacy(old.clone(), Scope::ALL, None)).expect("room");
+    assert!(sessions.find(session.id(), &new, &Scope::ALL).is_some(), "it is the same principal");
     door.renew(Keys::read(&auth::Config::ApiKey(Vec::new().into())).expect("no files"));
-    assert!(sessions.find(session.id(), &old, &Scope::All).is_none(), "it was let in before");
+    assert!(sessions.find(session.id(), &old, &Scope::ALL).is_none(), "it was let in before");
     sessions.sweep();
-    assert!(sessions.find(session.id(), &new, &Scope::All).is_some());
+    assert!(sessions.find(session.id(), &new, &Scope::ALL).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_session_unused_for_longest_gives_up_its_slot_and_one_in_use_never() {
     let sessions = Sessions::new(2, Duration::from_mins(1));
-    let first = sessions.open(caller(Scope::All)).expect("room");
+    let first = sessions.open(caller(Scope::ALL)).expect("room");
     let running = first.begin(&id(1)).expect("not running yet");
-    let second = sessions.open(caller(Scope::All)).expect("room");
-    let third = sessions.open(caller(Scope::All)).expect("the second one is unused");
+    let second = sessions.open(caller(Scope::ALL)).expect("room");
+    let third = sessions.open(caller(Scope::ALL)).expect("the second one is unused");
     assert!(second.ended.is_cancelled() && !first.ended.is_cancelled());
     let _stream = third.hold();
-    assert!(sessions.open(caller(Scope::All)).is_err(), "both are in use");
+    assert!(sessions.open(caller(Scope::ALL)).is_err(), "both are in use");
     drop(running);
     tokio::time::advance(Duration::from_secs(61)).await;
     sessions.sweep();
@@ -84,7 +84,7 @@ async fn the_session_unused_for_longest_gives_up_its_slot_and_one_in_use_never()
 }
 
 fn open_for(sessions: &Sessions, who: &str) -> Option<Arc<Session>> {
-    sessions.open(Caller::legacy(Principal::new(who, Role::Reader), Scope::All, None)).ok()
+    sessions.open(Caller::legacy(Principal::new(who, Role::Reader), Scope::ALL, None)).ok()
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +127,7 @@ async fn a_full_table_is_looked_through_once_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelling_reaches_the_request_of_that_id_and_type() {
-    let session = Session::alone(caller(Scope::All));
+    let session = Session::alone(caller(Scope::ALL));
     let running = session.begin(&id(1)).expect("free");
     assert!(session.begin(&id(1)).is_err(), "the id is taken while its request runs");
     let string = RequestId::from_raw(Raw::of("1")).expect("an id");
@@ -143,7 +143,7 @@ async fn cancelling_reaches_the_request_of_that_id_and_type() {
 #[tokio::test(start_paused = true)]
 async fn a_newer_reader_of_the_own_stream_ends_the_older_one_and_reading_is_not_idle() {
     let sessions = Sessions::new(2, Duration::from_mins(1));
-    let session = sessions.open(caller(Scope::All)).expect("room");
+    let session = sessions.open(caller(Scope::ALL)).expect("room");
     let (held, mut older) = (session.hold(), session.own_stream().reader_from_now());
     let mut newer = session.own_stream().reader_from_now();
     assert!(older.next().await.is_none());
@@ -158,17 +158,17 @@ async fn a_newer_reader_of_the_own_stream_ends_the_older_one_and_reading_is_not_
 #[tokio::test(start_paused = true)]
 async fn a_session_of_a_channel_counts_and_is_not_found() {
     let sessions = Sessions::new(1, Duration::from_mins(1));
-    let session = sessions.open_channel(caller(Scope::All)).expect("room");
-    assert!(sessions.find(session.id(), &Principal::anonymous(), &Scope::All).is_none());
+    let session = sessions.open_channel(caller(Scope::ALL)).expect("room");
+    assert!(sessions.find(session.id(), &Principal::anonymous(), &Scope::ALL).is_none());
     let _stream = session.hold();
-    assert!(sessions.open(caller(Scope::All)).is_err(), "no room");
+    assert!(sessions.open(caller(Scope::ALL)).is_err(), "no room");
     sessions.close(&session);
     assert!(session.ended.is_cancelled() && sessions.count() == 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_one_session_are_bounded() {
-    let session = Session::alone(caller(Scope::All));
+    let session = Session::alone(caller(Scope::ALL));
     let running: Vec<_> = (0..MAX_RUNNING as u64).map(|n| session.begin(&id(n)).expect("room")).collect();
     let refused = session.begin(&id(9_999)).map(drop).map_err(|refusal| refusal.code());
     assert_eq!(refused, Err(ErrorCode::TooManyRequests));
@@ -179,12 +179,12 @@ async fn requests_of_one_session_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn a_place_comes_free_when_its_session_ends_though_a_stream_has_yet_to_see_it() {
     let sessions = Sessions::new(10, Duration::from_mins(1)).among(Slots::new(1));
-    let session = sessions.open(caller(Scope::All)).expect("a place");
+    let session = sessions.open(caller(Scope::ALL)).expect("a place");
     let _reads = session.hold();
-    let refused = sessions.open(caller(Scope::All)).map(drop).map_err(|refusal| refusal.code());
+    let refused = sessions.open(caller(Scope::ALL)).map(drop).map_err(|refusal| refusal.code());
     assert_eq!(refused, Err(ErrorCode::TooManyConnections));
     sessions.close(&session);
-    assert!(sessions.open(caller(Scope::All)).is_ok());
+    assert!(sessions.open(caller(Scope::ALL)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]

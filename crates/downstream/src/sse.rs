@@ -62,6 +62,11 @@ struct SseParts {
 }
 
 #[derive(Deserialize)]
+struct ViewQuery {
+    view: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct Of {
     session_id: Option<String>,
 }
@@ -96,9 +101,9 @@ impl SseEndpoint {
             return Err(MessageRefusal::method("GET"));
         }
         headers::check_accepts_events(request.headers())?;
-        if let Scope::Server(name) = &scope {
-            self.0.gateway.manager().snapshot().server(name).map(drop)?;
-        }
+        let view = Query::<ViewQuery>::try_from_uri(request.uri()).ok().and_then(|Query(query)| query.view);
+        let manager = self.0.gateway.manager();
+        let scope = manager.reach(principal.view(), scope.server.as_deref(), view.as_deref())?;
         // The client describes itself in `initialize`; until then only the principal is known.
         let caller = Caller::legacy(principal, scope, None);
         let session = self.0.sessions.open_channel(caller)?;
@@ -231,7 +236,7 @@ async fn listen_to_all(
     Extension(principal): Extension<Principal>,
     request: HttpRequest,
 ) -> Response {
-    endpoint.opened(principal, Scope::All, &request)
+    endpoint.opened(principal, Scope::ALL, &request)
 }
 
 async fn listen_to_one(
@@ -240,7 +245,7 @@ async fn listen_to_one(
     Path(server): Path<String>,
     request: HttpRequest,
 ) -> Response {
-    let scope = Scope::Server(server.into());
+    let scope = Scope::of_server(server);
     endpoint.opened(principal, scope, &request)
 }
 

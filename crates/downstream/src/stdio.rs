@@ -32,10 +32,11 @@ const OUTGOING: usize = 256;
 /// Longer than any call: each call has its own deadline.
 const FOR_EVER: Duration = Duration::MAX;
 
-/// Serves the client at the other end of `input` and `output` until the input ends or shutdown
-/// begins. Lines longer than `max_line` bytes are refused. People log in to servers at `pages`, if there are any.
+/// Serves the client at the other end of `input` and `output`, which sees the servers in `scope`, until the input ends or
+/// shutdown begins. Lines longer than `max_line` bytes are refused. People log in to servers at `pages`, if there are any.
 pub async fn serve<R, W>(
     (manager, pages): (Arc<Manager>, Option<LoginPages>),
+    scope: Scope,
     (input, output): (R, W),
     tasks: &Shutdown,
     max_line: usize,
@@ -48,7 +49,7 @@ pub async fn serve<R, W>(
     writer.spawn(write(output, written));
     let sealer = Arc::new(Sealer::random());
     let gateway = Gateway::sealed_by(sealer, manager, requests.clone(), pages);
-    let session = Session::alone(Caller::legacy(Principal::anonymous(), Scope::All, None));
+    let session = Session::alone(Caller::legacy(Principal::anonymous(), scope, None));
     let conversation = Conversation::new(gateway, session, outgoing, requests.clone(), (true, lines::encode));
     tokio::select! {
         () = read(&conversation, input, max_line) => {}

@@ -114,35 +114,39 @@ impl StreamableHttpEndpoint {
         }
     }
 
-    fn begin<'a>(&'a self, context: MessageContext<'a>, method: &Method, body: &Bytes) -> FirstResult<'a> {
+    fn begin<'a>(
+        &'a self,
+        mut context: MessageContext<'a>,
+        method: &Method,
+        body: &Bytes,
+    ) -> FirstResult<'a> {
         let named = context.named;
         let answered = match *method {
             Method::POST => return self.post(context, body),
-            Method::GET => self.known(&context).and_then(|()| self.get(&context)),
-            Method::DELETE => self.known(&context).and_then(|()| self.delete(&context)),
+            Method::GET => self.find_scope(&mut context).and_then(|()| self.get(&context)),
+            Method::DELETE => self.find_scope(&mut context).and_then(|()| self.delete(&context)),
             _ => Err(MessageRefusal::method(ALL_METHODS)),
         };
         answered.map_or_else(|refusal| FirstResult::refused(refusal, None, named), FirstResult::Answered)
     }
 
-    /// Checks that the endpoint exists: `/mcp/{server}` exists if the server does.
-    fn known(&self, context: &MessageContext<'_>) -> Result<(), MessageRefusal> {
-        match &context.scope {
-            Scope::All => Ok(()),
-            Scope::Server(name) => {
-                self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::from)
-            }
+    /// Finds what the client reaches at the path: `/mcp/{name}` exists if the server or the view does.
+    fn find_scope(&self, context: &mut MessageContext<'_>) -> Result<(), MessageRefusal> {
+        let (own, named) = (context.principal.view(), context.scope.server.as_deref());
+        if own.is_some() || named.is_some() {
+            context.scope = self.0.gateway.manager().reach(own, named, None)?;
         }
+        Ok(())
     }
 
-    fn post<'a>(&'a self, context: MessageContext<'a>, bytes: &Bytes) -> FirstResult<'a> {
+    fn post<'a>(&'a self, mut context: MessageContext<'a>, bytes: &Bytes) -> FirstResult<'a> {
         let format = match check_media_types(context.headers) {
             Ok(format) => format,
             Err(refusal) => return FirstResult::refused(refusal, None, context.named),
         };
         match Message::from_client(bytes) {
             Ok(Message::Request(request)) => self.request(context, request, format),
-            Ok(message) => match self.record(&context, message) {
+            Ok(message) => match self.record(&mut context, message) {
                 Ok(None) => FirstResult::Answered(accepted()),
                 // Its client sends the next message after this answer.
                 Ok(Some(passed)) => FirstResult::Waiting(Box::pin(passed.map(|()| accepted()))),
@@ -155,10 +159,10 @@ impl StreamableHttpEndpoint {
     /// Handles a message that needs no answer. Returns a future that passes it on, if it is for a server.
     fn record(
         &self,
-        context: &MessageContext<'_>,
+        context: &mut MessageContext<'_>,
         message: Message,
     ) -> Result<Option<BoxFuture<'static, ()>>, MessageRefusal> {
-        self.known(context)?;
+        self.find_scope(context)?;
         match message {
             Message::Notification(notice) => {
                 if !headers::is_modern(context.headers, notice.params.as_ref()) {
@@ -188,11 +192,11 @@ impl StreamableHttpEndpoint {
 
     fn request<'a>(
         &'a self,
-        context: MessageContext<'a>,
+        mut context: MessageContext<'a>,
         request: Request,
         format: ResponseFormat,
     ) -> FirstResult<'a> {
-        if let Err(refusal) = self.known(&context) {
+        if let Err(refusal) = self.find_scope(&mut context) {
             return FirstResult::refused(refusal, Some(request.id), context.named);
         }
         if !headers::is_modern(context.headers, request.params.as_ref()) {
@@ -354,7 +358,7 @@ async fn serve_all(
     Extension(principal): Extension<Principal>,
     request: HttpRequest,
 ) -> Response {
-    endpoint.routed(principal, Scope::All, request).await
+    endpoint.routed(principal, Scope::ALL, request).await
 }
 
 async fn serve_one(
@@ -363,7 +367,7 @@ async fn serve_one(
     Path(server): Path<String>,
     request: HttpRequest,
 ) -> Response {
-    endpoint.routed(principal, Scope::Server(server.into()), request).await
+    endpoint.routed(principal, Scope::of_server(server), request).await
 }
 
 /// Returns a function that answers the request `id` with a refusal.

@@ -30,7 +30,7 @@ pub(super) fn is_due(snapshot: &Snapshot, caller: &Caller) -> bool {
         Some(mailbox) => mailbox.owes_down_notice(),
         None => caller.wants_log(Some(LogLevel::Warning)),
     };
-    caller.scope != Scope::All && is_wanted() && snapshot.absence(&caller.scope).is_some()
+    caller.scope.server.is_some() && is_wanted() && snapshot.absence(&caller.scope).is_some()
 }
 
 /// Returns the log message, if it is due. A session gets it only once.

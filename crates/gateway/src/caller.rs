@@ -61,6 +61,7 @@ impl Caller {
             log_level: level.and_then(Result::ok),
         };
         let affinity = Affinity::of_principal(principal.id().clone(), &sender.capabilities);
+        let affinity = affinity.through(scope.view.clone());
         Self {
             principal,
             version: Version::NEWEST_MODERN,
@@ -94,11 +95,11 @@ impl Caller {
             principal,
             version,
             sender,
+            affinity: Affinity::session().through(scope.view.clone()),
             scope,
             names_no_level: false,
             mailbox: Some(Arc::new(mailbox)),
             owner: Owner::new(),
-            affinity: Affinity::session(),
             source: CallSource::default(),
             param_headers: None,
             reads_both_eras: false,
@@ -109,6 +110,7 @@ impl Caller {
     /// while the request runs. It has no session, so its private connections belong to its principal.
     pub fn of_program(principal: Principal, scope: Scope, capabilities: Option<Raw>) -> Self {
         let affinity = Affinity::of_program(principal.id().clone(), capabilities.as_ref());
+        let affinity = affinity.through(scope.view.clone());
         let reads_both_eras = capabilities.is_none();
         let (version, log_level) = if reads_both_eras {
             (Version::NEWEST_MODERN, None)

@@ -44,7 +44,7 @@ impl Scene {
         let config = Config::of(vec![fake::config("s")]);
         let shutdown = Shutdown::new();
         let manager = Manager::with_connectors(config, vec![server.connector()], shutdown.child());
-        manager.settled(&Scope::All, Duration::from_secs(1)).await;
+        manager.settled(&Scope::ALL, Duration::from_secs(1)).await;
         Self { gateway: Gateway::new(manager, shutdown.clone()), server, shutdown }
     }
 
@@ -104,13 +104,13 @@ impl Scene {
 pub(super) fn modern(name: &str, capabilities: &str) -> Caller {
     let meta = raw("{}").with("io.modelcontextprotocol/clientCapabilities", &raw(capabilities));
     let params = raw("{}").with("_meta", &meta);
-    Caller::modern(Principal::new(Arc::from(name), Role::Superuser), Scope::All, Some(&params))
+    Caller::modern(Principal::new(Arc::from(name), Role::Superuser), Scope::ALL, Some(&params))
 }
 
 /// Makes a client of 2025-11-25 that declared `capabilities`.
 pub(super) fn legacy(capabilities: &str) -> Caller {
     let params = raw(r#"{"protocolVersion":"2025-11-25"}"#).with("capabilities", &raw(capabilities));
-    Caller::legacy(Principal::anonymous(), Scope::All, Some(&params))
+    Caller::legacy(Principal::anonymous(), Scope::ALL, Some(&params))
 }
 
 /// Returns the text of a reply or an error.

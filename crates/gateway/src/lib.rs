@@ -253,7 +253,7 @@ impl Gateway {
         if let Some(mailbox) = &caller.mailbox {
             let known = self.manager.revisions(caller.viewer(), &caller.principal);
             mailbox.listen_to(Lists::ALL, known);
-            mailbox.set_owes_down_notice(self.manager.snapshot().is_away(&caller.scope));
+            mailbox.set_owes_down_notice(self.manager.seen_by(Some(&caller.affinity)).is_away(&caller.scope));
         }
         lifecycle::initialize(self, caller)
     }

@@ -47,7 +47,7 @@ pub(super) fn initialize(gateway: &Gateway, caller: &Caller) -> Raw {
 
 /// The one server of `scope`, at its own endpoint, if its offer is known.
 fn alone<'a>(snapshot: &'a Snapshot, scope: &Scope) -> Option<(&'a Server, &'a Peer)> {
-    let Scope::Server(name) = scope else { return None };
+    let Some(name) = &scope.server else { return None };
     let server = snapshot.server(name).ok()?;
     Some((server, &server.offer.as_ref()?.peer))
 }
@@ -98,13 +98,13 @@ fn only_legacy(snapshot: &Snapshot, scope: &Scope) -> Option<Version> {
 fn capabilities(snapshot: &Snapshot, caller: &Caller) -> Raw {
     let logs = snapshot.is_away(&caller.scope).then(Raw::empty_object);
     let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
-    let (peers, capabilities) = match &caller.scope {
-        Scope::All => {
+    let (peers, capabilities) = match &caller.scope.server {
+        None => {
             let peers: Vec<_> = offers.map(|offer| &offer.peer).collect();
             let merged = era::capabilities::merged(&peers);
             (peers, merged)
         }
-        Scope::Server(_) => {
+        Some(_) => {
             let peers: Vec<_> = alone(snapshot, &caller.scope).map(|(_, peer)| peer).into_iter().collect();
             let alone = peers.first().map(|peer| era::capabilities::alone(peer, caller.version));
             (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
@@ -122,13 +122,13 @@ fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Opti
     let logins = gateway.login_instructions(caller);
     let advice =
         |server: &Arc<Server>| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
-    let merged = match scope {
-        Scope::Server(name) => {
+    let merged = match &scope.server {
+        Some(name) => {
             let absence = if logins.is_none() { absence::reason(snapshot, scope) } else { None };
             let parts = [absence, snapshot.server(name).ok().and_then(advice)];
             parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
         }
-        Scope::All => {
+        None => {
             let part = |server: &Arc<Server>| {
                 advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))
             };

@@ -56,12 +56,12 @@ mod tests {
     use protocol::{Notification, method};
 
     fn legacy() -> Caller {
-        Caller::legacy(Principal::anonymous(), Scope::All, None)
+        Caller::legacy(Principal::anonymous(), Scope::ALL, None)
     }
 
     fn modern(meta: &serde_json::Value) -> (Caller, Raw) {
         let params = Raw::of(&json!({ "_meta": meta }));
-        (Caller::modern(Principal::anonymous(), Scope::All, Some(&params)), params)
+        (Caller::modern(Principal::anonymous(), Scope::ALL, Some(&params)), params)
     }
 
     /// Returns the levels that reach the caller; the last one is that of a message without a level.

@@ -56,7 +56,7 @@ impl Gateway {
         if !self.manager.has_logins() {
             return None;
         }
-        let affinity = Affinity::of_program(Arc::clone(principal.id()), None);
+        let affinity = Affinity::of_program(Arc::clone(principal.id()), None).through(scope.view.clone());
         let server = self.login_behind(Viewer { scope, affinity: Some(&affinity) }, tool)?;
         let (text, is_error) = match self.login_url(&server, principal, host) {
             _ if !self.manager.requires_login(&server, principal) => (logged_in(&server), false),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::caller::Caller;
 use super::{Gateway, Row, unlisted};
-use crate::manager::{Error, RoutedRequest, Scope};
+use crate::manager::{Error, RoutedRequest};
 use json::Raw;
 use protocol::method;
 use upstream::{Call, EventSender, SenderLoan, WaitFor};
@@ -81,9 +81,9 @@ impl Gateway {
             self.manager.refresh(caller.viewer()).await;
             return find().await;
         }
-        let to_open = match (&found, &caller.scope) {
+        let to_open = match (&found, &caller.scope.server) {
             (Ok(found), _) => server(found),
-            (Err(_), Scope::Server(server)) if is_unknown && !caller.affinity.is_of_program() => Some(server),
+            (Err(_), Some(server)) if is_unknown && !caller.affinity.is_of_program() => Some(server),
             (Err(_), _) => None,
         };
         match to_open {

@@ -219,7 +219,7 @@ mod tests {
         let connectors = fakes.iter().map(Fake::connector).collect();
         let shutdown = Shutdown::new();
         let manager = Manager::with_connectors(Config::of(names), connectors, shutdown.child());
-        manager.settled(&Scope::All, Duration::from_secs(1)).await;
+        manager.settled(&Scope::ALL, Duration::from_secs(1)).await;
         let gateway = Gateway::new(manager, shutdown);
         let (started, params) = (Instant::now(), raw(r#"{"uri":"a://b"}"#));
         let reply = read(&gateway, &legacy("{}"), Some(&params), &EventSender::none()).await;

@@ -82,7 +82,7 @@ async fn route(
     let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, patience);
     let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, event_sender).await;
     request.map_err(|error| {
-        let snapshot = gateway.manager.snapshot();
+        let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
         let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);
         error::object(&error, caller.version.era())
     })

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::caller::Caller;
 use super::{Gateway, bridge, error};
-use crate::manager::{Error, Manager, RoutedRequest, Scope};
+use crate::manager::{Error, Manager, RoutedRequest};
 use auth::Action;
 use json::Raw;
 use protocol::sanitize::shown;
@@ -23,8 +23,12 @@ const MAX_METHOD: usize = 128;
 
 /// The server at whose endpoint `caller` is, if it is passed what it does not list.
 fn server(manager: &Manager, caller: &Caller) -> Option<Arc<str>> {
-    let Scope::Server(name) = &caller.scope else { return None };
+    let Some(name) = &caller.scope.server else { return None };
     if !caller.principal.may(Action::Call) || caller.affinity.is_of_program() {
+        return None;
+    }
+    // Nobody decided whether a view has it.
+    if caller.scope.view.is_some() {
         return None;
     }
     let snapshot = manager.snapshot();

@@ -14,7 +14,7 @@ mod transport;
 pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
 pub use lifecycle::{HealthCheck, Lifecycle, Start};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
-pub use tools::{OnChange, Tools};
+pub use tools::{OnChange, Tools, is_match};
 pub use transport::{header_value, is_reserved_header};
 
 use std::collections::BTreeMap;

@@ -25,7 +25,12 @@ use protocol::{Era, Notification};
 
 /// A client's session, or its principal and capabilities. Clones share its state.
 #[derive(Debug, Clone)]
-pub struct Affinity(AffinityKind);
+pub struct Affinity {
+    kind: AffinityKind,
+    /// The view of the servers that its client has, if it has one. What a server offers on a private connection is then
+    /// seen through it.
+    view: Option<Arc<str>>,
+}
 
 #[derive(Debug, Clone)]
 enum AffinityKind {
@@ -103,7 +108,7 @@ pub(super) struct OpenRequest(Arc<ClientSenders>);
 impl Affinity {
     /// Begins a session.
     pub fn session() -> Self {
-        Self(AffinityKind::Session(Arc::new(AffinitySession {
+        Self::of(AffinityKind::Session(Arc::new(AffinitySession {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             ended: CancellationToken::new(),
             client: OnceLock::new(),
@@ -111,6 +116,21 @@ impl Affinity {
             roots: watch::Sender::new(0),
             called: Mutex::default(),
         })))
+    }
+
+    const fn of(kind: AffinityKind) -> Self {
+        Self { kind, view: None }
+    }
+
+    /// Returns this affinity for a client that sees the servers through `view`.
+    #[must_use]
+    pub fn through(self, view: Option<Arc<str>>) -> Self {
+        Self { view, ..self }
+    }
+
+    /// The view of its client.
+    pub const fn view(&self) -> Option<&Arc<str>> {
+        self.view.as_ref()
     }
 
     /// Makes the affinity of clients without a session that are authenticated as `principal` and declare
@@ -132,7 +152,7 @@ impl Affinity {
             hasher.write(capabilities.bytes());
             hasher.finish()
         });
-        Self(AffinityKind::Principal(Sessionless {
+        Self::of(AffinityKind::Principal(Sessionless {
             principal,
             capabilities,
             is_program,
@@ -142,12 +162,12 @@ impl Affinity {
 
     /// Whether it is that of programs.
     pub const fn is_of_program(&self) -> bool {
-        matches!(&self.0, AffinityKind::Principal(Sessionless { is_program: true, .. }))
+        matches!(&self.kind, AffinityKind::Principal(Sessionless { is_program: true, .. }))
     }
 
     /// The era of its client.
     pub(super) const fn era(&self) -> Era {
-        match self.0 {
+        match self.kind {
             AffinityKind::Session(_) => Era::Legacy,
             AffinityKind::Principal(_) => Era::Modern,
         }
@@ -179,12 +199,10 @@ impl Affinity {
 
     /// Returns this affinity with a place for outlets.
     pub(super) fn with_senders(&self) -> Self {
-        match &self.0 {
+        match &self.kind {
             AffinityKind::Principal(clients) if clients.event_senders.is_none() => {
-                Self(AffinityKind::Principal(Sessionless {
-                    event_senders: Some(Arc::default()),
-                    ..clients.clone()
-                }))
+                let clients = Sessionless { event_senders: Some(Arc::default()), ..clients.clone() };
+                Self { kind: AffinityKind::Principal(clients), view: self.view.clone() }
             }
             _ => self.clone(),
         }
@@ -192,14 +210,14 @@ impl Affinity {
 
     /// Ends the session, its private connections, and their calls.
     pub fn end(&self) {
-        if let AffinityKind::Session(session) = &self.0 {
+        if let AffinityKind::Session(session) = &self.kind {
             session.ended.cancel();
         }
     }
 
     /// Resolves when the session has ended. Never resolves for a principal.
     pub async fn ended(&self) {
-        match &self.0 {
+        match &self.kind {
             AffinityKind::Session(session) => session.ended.cancelled().await,
             AffinityKind::Principal(_) => std::future::pending().await,
         }
@@ -207,7 +225,7 @@ impl Affinity {
 
     /// Sets the client session of this affinity. A session without one counts as in use.
     pub fn belongs_to<S: ClientSession>(&self, client: &Arc<S>) {
-        if let AffinityKind::Session(session) = &self.0 {
+        if let AffinityKind::Session(session) = &self.kind {
             let client: Weak<S> = Arc::downgrade(client);
             let _ = session.client.set(client); // it has one client from its beginning to its end
         }
@@ -231,7 +249,7 @@ impl Affinity {
 
     /// Records that the client has other roots now.
     pub fn roots_changed(&self) {
-        if let AffinityKind::Session(session) = &self.0 {
+        if let AffinityKind::Session(session) = &self.kind {
             session.roots.send_modify(|count| *count += 1);
         }
     }
@@ -285,14 +303,14 @@ impl Affinity {
     }
 
     fn event_senders(&self) -> Option<&Arc<ClientSenders>> {
-        match &self.0 {
+        match &self.kind {
             AffinityKind::Session(session) => Some(&session.event_senders),
             AffinityKind::Principal(clients) => clients.event_senders.as_ref(),
         }
     }
 
     fn of_session(&self) -> Option<&Arc<AffinitySession>> {
-        if let AffinityKind::Session(session) = &self.0 { Some(session) } else { None }
+        if let AffinityKind::Session(session) = &self.kind { Some(session) } else { None }
     }
 
     fn client(&self) -> Option<Arc<dyn ClientSession>> {
@@ -301,12 +319,12 @@ impl Affinity {
 
     /// Whether the session has ended. It is never true for a principal.
     pub(super) fn is_over(&self) -> bool {
-        matches!(&self.0, AffinityKind::Session(session) if session.ended.is_cancelled())
+        matches!(&self.kind, AffinityKind::Session(session) if session.ended.is_cancelled())
     }
 
     /// Whether it ends after an idle time, because no other event marks its end.
     pub(super) const fn ends_when_idle(&self) -> bool {
-        matches!(self.0, AffinityKind::Principal(_))
+        matches!(self.kind, AffinityKind::Principal(_))
     }
 }
 
@@ -353,14 +371,15 @@ impl fmt::Debug for AffinitySession {
 
 impl PartialEq for Affinity {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
+        let is_same = match (&self.kind, &other.kind) {
             (AffinityKind::Session(one), AffinityKind::Session(two)) => one.number == two.number,
             (AffinityKind::Principal(one), AffinityKind::Principal(two)) => {
                 (one.is_program, one.capabilities) == (two.is_program, two.capabilities)
                     && one.principal == two.principal
             }
             _ => false,
-        }
+        };
+        is_same && self.view == other.view
     }
 }
 
@@ -368,7 +387,7 @@ impl Eq for Affinity {}
 
 impl Hash for Affinity {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        match &self.0 {
+        match &self.kind {
             AffinityKind::Session(session) => session.number.hash(state),
             AffinityKind::Principal(clients) => (&clients.principal, clients.capabilities).hash(state),
         }

@@ -129,7 +129,7 @@ async fn a_thousand_panics_hurt_nobody_else() {
         BTreeMap::from([("s0".to_owned(), (vec!["a".to_owned(), BROKEN.to_owned()], Tools::default()))]);
     let (written, shutdown) = (Written { servers, names: ToolNames::Auto }, Shutdown::new());
     let manager = written.start(&Ran::default(), &shutdown);
-    manager.settled(&Scope::All, Duration::from_secs(20)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(20)).await;
     let site = switchyard_mcp::program::router(&manager, &downstream::Config::default(), &shutdown)
         .expect("it is valid");
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -126,7 +126,7 @@ impl Written {
     /// Returns all tools that may be visible in `scope`.
     fn permitted(&self, scope: &Scope) -> BTreeSet<(String, String)> {
         let is_in = |server: &str| match scope {
-            Scope::All => true,
+            Scope::ALL => true,
             Scope::Server(one) => **one == *server,
         };
         let all = self.servers.iter().filter(|(name, _)| is_in(name));
@@ -249,11 +249,11 @@ async fn listed_tools_can_be_called_and_no_others() {
     while policies < 10_000 {
         let (written, ran, shutdown) = (Written::random(&mut random), Ran::default(), Shutdown::new());
         let manager = written.start(&ran, &shutdown);
-        manager.settled(&Scope::All, Duration::from_mins(1)).await;
+        manager.settled(&Scope::ALL, Duration::from_mins(1)).await;
         let gateway = Gateway::new(manager, shutdown.clone());
         let spellings = written.spellings();
         let servers = written.servers.keys().map(|name| Scope::Server(name.as_str().into()));
-        for scope in std::iter::once(Scope::All).chain(servers) {
+        for scope in std::iter::once(Scope::ALL).chain(servers) {
             let all =
                 Role::ALL.into_iter().flat_map(|role| [Era::Modern, Era::Legacy].map(|era| (role, era)));
             for (role, era) in all {
@@ -279,7 +279,7 @@ async fn listed_tools_can_be_called_and_no_others() {
                 }
                 let ran = ran.lock().expect("no panic holds it").clone();
                 let passes = written.passes_unlisted(&asker.scope);
-                let is_there = |server: &str| asker.scope == Scope::Server(server.into());
+                let is_there = |server: &str| asker.scope == Scope::of_server(server);
                 let is_allowed =
                     |one: &(String, String)| permitted.contains(one) || passes && is_there(&one.0);
                 assert!(ran.iter().all(is_allowed), "{ran:?} {}", about());

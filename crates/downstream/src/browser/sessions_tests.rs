@@ -9,7 +9,7 @@ const ALMOST_IDLE: Duration = Duration::from_secs(30 * 60 - 1);
 fn key(id: &str, role: Role) -> (ApiKey, SecretString) {
     let (key, hash) = generate(id);
     (
-        ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role, expires: None },
+        ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role, expires: None, view: None },
         SecretString::from(key.expose_secret()),
     )
 }

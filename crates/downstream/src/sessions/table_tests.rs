@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn session(owner: &str, returned: &Returned) -> Arc<Session> {
-    let caller = Caller::legacy(Principal::new(owner, Role::Reader), Scope::All, None);
+    let caller = Caller::legacy(Principal::new(owner, Role::Reader), Scope::ALL, None);
     Arc::new(Session::new(caller, (RetainedBytes::default(), returned.clone()), false))
 }
 

@@ -14,8 +14,8 @@ fn raw(text: &str) -> Raw {
 /// sends `text`.
 fn converted(server: Era, client: Era, method: &str, text: &str) -> Result<String, ErrorObject> {
     let caller = match client {
-        Era::Modern => Caller::modern(Principal::anonymous(), Scope::All, None),
-        Era::Legacy => Caller::legacy(Principal::anonymous(), Scope::All, None),
+        Era::Modern => Caller::modern(Principal::anonymous(), Scope::ALL, None),
+        Era::Legacy => Caller::legacy(Principal::anonymous(), Scope::ALL, None),
     };
     let server = match server {
         Era::Modern => Version::NEWEST_MODERN,

@@ -97,7 +97,7 @@ impl Manager {
             self.replace(&before, (&old, &next), None).await?;
         }
         drop(turn);
-        self.settled(&Scope::Server(name.into()), upstream::first_attempt_limit(old.config())).await;
+        self.settled(&Scope::of_server(name), upstream::first_attempt_limit(old.config())).await;
         self.server(name)
     }
 
@@ -115,7 +115,7 @@ impl Manager {
             let _ = tokio::task::spawn_blocking(move || writer.forget(&name)).await;
         }
         drop(turn);
-        self.settled(&Scope::Server(name.into()), upstream::first_attempt_limit(old.config())).await;
+        self.settled(&Scope::of_server(name), upstream::first_attempt_limit(old.config())).await;
         self.server(name)
     }
 

@@ -26,7 +26,7 @@ async fn two(a: &Fake, b: &Fake) -> (Arc<Manager>, [upstream::Config; 2]) {
     let servers = ["a", "b"].map(fake::config);
     let connectors = vec![a.connector(), b.connector()];
     let manager = Manager::with_connectors(config(servers.to_vec()), connectors, Shutdown::new());
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     (manager, servers)
 }
 
@@ -54,7 +54,7 @@ async fn unchanged_servers_continue_while_others_are_added_and_removed() {
     c.dial(Dial::AcceptAfter(Duration::from_secs(2)));
     let (manager, [of_a, _]) = two(&a, &b).await;
     let before = manager.snapshot();
-    let revision = before.revisions(&Scope::All).of(List::Tools);
+    let revision = before.revisions(&Scope::ALL).of(List::Tools);
     assert_eq!(offered(&manager), ["a__t", "of_a", "b__t"]);
 
     let next = config(vec![fake::config("c"), of_a]);
@@ -66,19 +66,19 @@ async fn unchanged_servers_continue_while_others_are_added_and_removed() {
     );
     assert_eq!(offered(&manager), ["t", "of_a"], "b is gone at once, and with it the clash");
     let now = manager.snapshot();
-    assert!(now.has_started() && !now.is_settled(&Scope::All), "nobody waits for the gateway because of c");
+    assert!(now.has_started() && !now.is_settled(&Scope::ALL), "nobody waits for the gateway because of c");
     assert!(
         matches!(call(&manager, "b").await, Err(Error::ServerNotFound { available, .. }) if available == ["c", "a"])
     );
     call(&manager, "a").await.expect("as before");
 
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     assert_eq!(offered(&manager), ["of_c", "t", "of_a"], "in the order of the new file");
     let now = manager.snapshot();
     let upstream = |snapshot: &Snapshot| Arc::clone(&snapshot.server("a").expect("there").upstream);
     assert!(Arc::ptr_eq(&upstream(&before), &upstream(&now)));
     assert_eq!(a.connects(), 1, "nobody connected to it again");
-    assert!(now.revisions(&Scope::All).of(List::Tools) > revision, "clients are told");
+    assert!(now.revisions(&Scope::ALL).of(List::Tools) > revision, "clients are told");
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(b.live(), 0, "nobody holds a connection to what is gone");
     assert!(manager.shutdown(Duration::from_secs(5)).await);
@@ -100,7 +100,7 @@ async fn a_changed_server_is_replaced_without_its_names_going_away() {
         assert_eq!((a.executed("tools/call"), next_a.executed("tools/call")), (1, 1));
     });
     running.0.expect("a call that ran ends where it began");
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     assert_eq!(offered(&manager), ["t", "new", "u"]);
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!((a.live(), next_a.live()), (0, 1));
@@ -129,7 +129,7 @@ async fn how_long_calls_took_is_counted_by_how_they_ended_and_outlives_a_reload(
     assert_eq!(all.map(|one| one.buckets.iter().sum::<u64>()), [2, 1, 1, 1, 1]);
     let next = config(vec![changed(&of_a), of_b]);
     manager.apply_with(next, |_| Ok(next_a.connector())).await.expect("applied");
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     call(&manager, "a").await.expect("by the new one");
     assert_eq!(counted()[0].buckets.iter().sum::<u64>(), 3);
     assert_eq!(counted()[4], refused);
@@ -144,7 +144,7 @@ async fn another_target_offers_nothing_until_it_was_asked() {
     let off = upstream::Config { enabled: false, ..changed(&of_b) };
     manager.apply_with(config(vec![elsewhere, off]), |_| Ok(other.connector())).await.expect("applied");
     assert_eq!(offered(&manager), [""; 0], "its old tools are not its own, and b is disabled");
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     assert_eq!(offered(&manager), ["v"]);
 }
 
@@ -165,7 +165,7 @@ async fn a_further_request_of_a_call_obeys_a_reload_since_its_first() {
         let (manager, [of_a, of_b]) = two(&a, &b).await;
         let params = Raw::of(&serde_json::json!({"name": "t", "arguments": {}}));
         let call = Call { owner: Owner::new(), ..Call::of_gateway("tools/call", Some(params)) };
-        let found = manager.tool_request(&Scope::All, "t", call, None).await.expect("offered");
+        let found = manager.tool_request(&Scope::ALL, "t", call, None).await.expect("offered");
         let stricter = upstream::Config { tools: policy, ..changed(&of_a) };
         manager.apply_with(config(vec![stricter, of_b]), |_| Ok(next_a.connector())).await.expect("applied");
         let renewed = manager.renewed(found).expect("the server is there");
@@ -246,6 +246,6 @@ async fn configuration_decides_again_whether_a_server_is_enabled() {
     manager.set_enabled("a", false).await.expect("disabled");
     let applied = manager.apply_with(config(vec![of_a, of_b]), |_| Ok(next_a.connector())).await;
     assert_eq!(applied.expect("applied").changed, [Arc::from("a")]);
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     assert_eq!(offered(&manager), ["t", "u"]);
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::history_config;
 use super::not_configured::{NotConfigured, in_file_order};
 use super::remembered::Folder;
+use super::view::{self, View};
 use auth::vault::Vault;
 use net::http::Network;
 use runtime::store;
@@ -49,6 +50,8 @@ settings! {
         pub errors_in_events: bool = true;
         /// whether the [metrics](reference/metrics.md) have calls by the names of tools and clients
         pub metrics_by_name: bool = true;
+        /// named selections of servers and tools, each at its own URL `/mcp/NAME`; see [Views](views.md)
+        pub views: Vec<Arc<View>> => "none", with view::read;
         /// the [history](operations.md#history-of-calls) of calls
         pub history: history_config::Config => "on";
     }
@@ -84,7 +87,15 @@ impl Config {
                 }
             }
         }
+        if let Some(views) = fields.setting().member("views") {
+            view::check_names(&views, &config.names());
+        }
         config
+    }
+
+    /// The view `name`.
+    pub fn view(&self, name: &str) -> Option<&Arc<View>> {
+        self.views.iter().find(|view| *view.name == *name)
     }
 
     /// The servers and the entries that cannot be used, in the order of the file.

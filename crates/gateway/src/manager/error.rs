@@ -46,6 +46,12 @@ pub enum Error {
         /// Similar names.
         nearest: Vec<String>,
     },
+    /// No view has that name, or the client is bound to another one.
+    #[error("there is no view called {view:?}")]
+    ViewNotFound {
+        /// The requested name.
+        view: String,
+    },
     /// The entry of the server in the configuration file cannot be used.
     #[error("server {:?} is not configured: {}", .0.name, .0.reason())]
     NotConfigured(Box<NotConfigured>),

@@ -47,7 +47,7 @@ impl Manager {
         let listed = async {
             loop {
                 changes.mark_unchanged();
-                let snapshot = self.snapshot();
+                let snapshot = self.seen_by(request.call.affinity.as_ref());
                 let server = snapshot.server(request.server_name()).ok()?;
                 let params = current_params(server, request)?;
                 if params != request.call.header_params {
@@ -92,7 +92,7 @@ mod tests {
         let config = Config::of(vec![fake::config("s")]);
         list(server, "Before", "Before");
         let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
-        manager.settled(&Scope::All, LIST_WAIT).await;
+        manager.settled(&Scope::ALL, LIST_WAIT).await;
         manager
     }
 

@@ -39,7 +39,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn calls_go_to_whoever_owns_the_name() {
     let (a, b) = (server(&["shared", "only_a"]), server(&["shared", "only_b"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     let none = Raw::empty_object();
 
     let called = manager.route_tool("only_b", &none, None).await.expect("called");
@@ -71,13 +71,13 @@ async fn calls_go_to_whoever_owns_the_name() {
 async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     let (a, b) = (server(&["shared"]), server(&["shared"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     let page = || {
         let snapshot = manager.snapshot();
-        let listing = snapshot.catalog(&Scope::All).expect("there").listing(Kind::Tools);
+        let listing = snapshot.catalog(&Scope::ALL).expect("there").listing(Kind::Tools);
         listing.page(None, Version::NEWEST_MODERN).expect("one").items()
     };
-    let (before, revision) = (page(), manager.snapshot().revisions(&Scope::All));
+    let (before, revision) = (page(), manager.snapshot().revisions(&Scope::ALL));
 
     b.dial(Dial::Refuse);
     b.die("killed");
@@ -89,7 +89,7 @@ async fn a_server_that_goes_and_comes_back_changes_neither_names_nor_list() {
     b.dial(Dial::Accept);
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(page(), before, "back");
-    assert_eq!(manager.snapshot().revisions(&Scope::All), revision, "nobody was told of a change");
+    assert_eq!(manager.snapshot().revisions(&Scope::ALL), revision, "nobody was told of a change");
     assert!(manager.route_tool("b__shared", &Raw::empty_object(), None).await.is_ok());
 }
 
@@ -99,7 +99,7 @@ async fn a_server_that_is_down_at_start_delays_nobody_and_appears_later() {
     down.dial(Dial::Refuse);
     let started = Instant::now();
     let manager = manager(&[("up", &up), ("down", &down)]);
-    manager.settled(&Scope::All, Duration::from_mins(1)).await;
+    manager.settled(&Scope::ALL, Duration::from_mins(1)).await;
     assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
     assert_eq!(offered(&manager), ["early"]);
     let status = manager.server("down").expect("listed");
@@ -117,14 +117,14 @@ async fn lists_wait_for_each_server_only_after_its_own_start() {
     let (of_hung, started) = (fake::config("hung"), Instant::now());
     let config = Config::of(vec![of_hung.clone()]);
     let manager = Manager::with_connectors(config, vec![hung.connector()], Shutdown::new());
-    manager.listable(&Scope::All).await;
+    manager.listable(&Scope::ALL).await;
     let waited = started.elapsed();
     assert!((Duration::from_millis(300)..SECOND).contains(&waited), "{waited:?}");
 
     let config = Config::of(vec![of_hung, fake::config("slow")]);
     manager.apply_with(config, |_| Ok(slow.connector())).await.expect("applied");
     let started = Instant::now();
-    manager.listable(&Scope::All).await;
+    manager.listable(&Scope::ALL).await;
     let waited = started.elapsed();
     assert!((Duration::from_millis(90)..Duration::from_millis(200)).contains(&waited), "{waited:?}");
     assert_eq!(offered(&manager), ["late"]);
@@ -139,8 +139,8 @@ async fn lists_wait_for_the_tools_of_a_server_that_is_ready_already() {
     let before = manager.snapshot();
     until(&manager, || offered(&manager) == ["late"]).await;
     // This list comes between the new state of the server and the snapshot with its tools.
-    assert!(before.listable_at(&Scope::Server("slow".into())).is_some());
-    assert!(before.listable_at(&Scope::Server("hung".into())).is_none());
+    assert!(before.listable_at(&Scope::of_server("slow")).is_some());
+    assert!(before.listable_at(&Scope::of_server("hung")).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn an_unknown_name_waits_for_servers_that_are_starting_but_not_for_ever() 
     assert!(started.elapsed() <= STARTUP_GRACE);
     let started = Instant::now();
     assert!(matches!(manager.route_tool("never", &none, None).await, Err(Error::NameNotFound { .. })));
-    manager.listable(&Scope::All).await;
+    manager.listable(&Scope::ALL).await;
     assert_eq!(started.elapsed(), Duration::ZERO, "one that hangs is waited for once");
 }
 
@@ -166,10 +166,10 @@ async fn an_unknown_name_waits_for_servers_that_are_starting_but_not_for_ever() 
 async fn a_changed_list_is_one_change_for_those_who_see_it() {
     let (a, b) = (server(&["x"]), server(&["y"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     let revisions = || {
         let snapshot = manager.snapshot();
-        [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())]
+        [Scope::ALL, Scope::of_server("a"), Scope::of_server("b")]
             .map(|scope| List::ALL.map(|list| snapshot.revisions(&scope).of(list)))
     };
     let [[all, ..], [mine, ..], others] = revisions();
@@ -183,21 +183,21 @@ async fn a_changed_list_is_one_change_for_those_who_see_it() {
 async fn only_a_list_that_changed_counts_as_changed_whatever_its_server_says() {
     let (a, b) = (server(&["x"]), server(&["y"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     let tools = |scope| manager.snapshot().revisions(&scope).of(List::Tools);
-    let before = [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())].map(tools);
+    let before = [Scope::ALL, Scope::of_server("a"), Scope::of_server("b")].map(tools);
     a.say(Event::Changed(List::Tools));
     a.say(Event::Missed);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(tools(Scope::All), before[0], "it reads the same");
+    assert_eq!(tools(Scope::ALL), before[0], "it reads the same");
     a.tools(&["x", "z"]);
     a.say(Event::Changed(List::Tools));
     a.say(Event::Changed(List::Tools));
-    until(&manager, || tools(Scope::All) > before[0]).await;
+    until(&manager, || tools(Scope::ALL) > before[0]).await;
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let after = [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())].map(tools);
+    let after = [Scope::ALL, Scope::of_server("a"), Scope::of_server("b")].map(tools);
     assert_eq!(after, [before[0] + 1, before[1] + 1, before[2]], "said twice in one breath");
-    assert_eq!(manager.snapshot().revisions(&Scope::All).of(List::Resources), 0);
+    assert_eq!(manager.snapshot().revisions(&Scope::ALL).of(List::Resources), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,7 +205,7 @@ async fn one_deadline_covers_everything_and_the_server_is_named() {
     let slow = server(&["slow"]);
     slow.answer_calls(Answer::Silence);
     let manager = manager(&[("s", &slow)]);
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     let started = Instant::now();
     let error = manager.route_tool("slow", &Raw::empty_object(), Some(SECOND)).await.expect_err("no answer");
     assert!(started.elapsed() < SECOND * 2);
@@ -219,7 +219,7 @@ async fn one_deadline_covers_everything_and_the_server_is_named() {
 async fn an_operator_takes_a_server_out_and_in_again() {
     let fake = server(&["x"]);
     let manager = manager(&[("s", &fake)]);
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     manager.disconnect("s").await.expect("disconnected");
     assert_eq!(fake.live(), 0);
     let refused = manager.route_tool("x", &Raw::empty_object(), None).await.expect_err("out of use");
@@ -256,23 +256,23 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
     let manager = manager(&[("early", &early), ("late", &late)]);
     let none = upstream::Call::of_gateway("", Some(Raw::empty_object()));
     let started = Instant::now();
-    let found = manager.places(&Scope::All, "test://x", None).await.expect("listed");
+    let found = manager.places(&Scope::ALL, "test://x", None).await.expect("listed");
     assert_eq!((found.len(), started.elapsed()), (1, Duration::ZERO), "who is known is not waited for");
-    let found = manager.places(&Scope::All, "test://y", None).await.expect("listed");
+    let found = manager.places(&Scope::ALL, "test://y", None).await.expect("listed");
     assert_eq!((found.len(), found[0].server.as_ref()), (1, "late"));
-    let target = manager.prompt_request(&Scope::All, "late__q", none.clone(), None).await.expect("known");
+    let target = manager.prompt_request(&Scope::ALL, "late__q", none.clone(), None).await.expect("known");
     assert_eq!((target.server_name().as_ref(), target.subject.as_ref()), ("late", "q"));
     assert!(started.elapsed() <= Duration::from_secs(4));
 
     let missing =
-        manager.prompt_request(&Scope::All, "r", none.clone(), None).await.expect_err("nobody has it");
+        manager.prompt_request(&Scope::ALL, "r", none.clone(), None).await.expect_err("nobody has it");
     assert!(matches!(missing, Error::NameNotFound { kind: ItemKind::Prompt, .. }));
-    let guessed = manager.resource_requests(&Scope::All, "test://z", &none).await.expect("two may");
+    let guessed = manager.resource_requests(&Scope::ALL, "test://z", &none).await.expect("two may");
     assert_eq!(
         guessed.iter().map(|target| target.server_name().as_ref()).collect::<Vec<_>>(),
         ["early", "late"]
     );
-    let alone = Scope::Server("late".into());
+    let alone = Scope::of_server("late");
     let alone = manager.resource_requests(&alone, "test://early/x", &none).await.expect("asked");
     assert_eq!((alone.len(), alone[0].subject.as_ref()), (1, "test://early/x"), "verbatim");
 }
@@ -281,12 +281,12 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
 async fn each_list_counts_its_own_changes() {
     let fake = library(&["p"], &["test://x"]);
     let manager = manager(&[("s", &fake)]);
-    manager.settled(&Scope::All, SECOND).await;
-    let before = manager.snapshot().revisions(&Scope::All);
+    manager.settled(&Scope::ALL, SECOND).await;
+    let before = manager.snapshot().revisions(&Scope::ALL);
     fake.tools(&["echo", "echo2"]);
     fake.say_changed();
     until(&manager, || offered(&manager).len() == 2).await;
-    let after = manager.snapshot().revisions(&Scope::All);
+    let after = manager.snapshot().revisions(&Scope::ALL);
     let changed = List::ALL.map(|list| after.of(list) - before.of(list));
     assert_eq!((List::ALL, changed), ([List::Tools, List::Resources, List::Prompts], [1, 0, 0]));
     let status = manager.server("s").expect("listed");
@@ -299,7 +299,7 @@ async fn a_modern_server_that_announces_nothing_is_read_again_and_others_are_not
     loud.capabilities(&serde_json::json!({"tools": {"listChanged": true}}));
     silent.tools(&["before"]);
     let manager = manager(&[("silent", &silent), ("loud", &loud)]);
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     silent.tools(&["after"]);
     until(&manager, || offered(&manager).contains(&"after".to_owned())).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
@@ -314,7 +314,7 @@ async fn a_mistyped_denial_is_among_the_problems_of_its_server() {
     let mut config = fake::config("a");
     config.tools.deny = ["delete_fil", "delete_fol*"].map(str::to_owned).into();
     let manager = Manager::with_connectors(Config::of(vec![config]), vec![a.connector()], Shutdown::new());
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
     assert_eq!(offered(&manager), ["read_file", "delete_file"]);
     let problems = manager.server("a").expect("there").status.problems;
     assert_eq!(
@@ -337,7 +337,7 @@ async fn parameter_mirrored_in_a_header_is_sent_once_or_not_at_all() {
     config.transport =
         upstream::config::Transport::Http(upstream::config::Http { url, headers: Vec::new(), token: None });
     let manager = Manager::with_connectors(Config::of(vec![config]), vec![fake.connector()], Shutdown::new());
-    manager.settled(&Scope::All, SECOND).await;
+    manager.settled(&Scope::ALL, SECOND).await;
 
     let of = |json: &'static str| Raw::parse(&bytes::Bytes::from_static(json.as_bytes())).expect("JSON");
     assert!(manager.route_tool("move", &of(r#"{"region":"us"}"#), None).await.is_ok());

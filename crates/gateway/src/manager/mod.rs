@@ -10,6 +10,7 @@
 mod apply;
 pub mod catalog;
 mod client_names;
+mod client_snapshots;
 pub mod config;
 mod error;
 mod first_reading;
@@ -36,7 +37,8 @@ mod snapshot;
 mod stepped_charge;
 mod trust;
 mod unrequested;
-mod views;
+mod view;
+mod why;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +47,7 @@ use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 pub use apply::Applied;
+pub use client_snapshots::Viewer;
 pub use config::Config;
 pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
@@ -56,7 +59,8 @@ pub use routing::Reference;
 pub use server_status::{MovedTool, ServerEntry, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use trust::{Approval, Change, Trust};
-pub use views::Viewer;
+pub use view::{Decision, View};
+pub use why::Explanation;
 
 use json::Raw;
 use oauth::KnownIssuers;
@@ -200,8 +204,7 @@ impl Manager {
 
     /// Returns all servers that are configured, in the order of the configuration file.
     pub fn list_servers(&self) -> Vec<ServerStatus> {
-        let snapshot = self.snapshot();
-        snapshot.servers().iter().map(|server| ServerStatus::of(&snapshot, server)).collect()
+        ServerStatus::all(&self.snapshot())
     }
 
     /// Returns the entries of the configuration file: all servers, and those that are not configured, in the order of the
@@ -213,11 +216,7 @@ impl Manager {
 
     /// Returns one entry of the configuration file.
     pub fn entry(&self, name: &str) -> Result<ServerEntry, Error> {
-        let snapshot = self.snapshot();
-        match snapshot.server(name) {
-            Err(Error::NotConfigured(wrong)) => Ok(ServerEntry::NotConfigured(*wrong)),
-            server => server.map(|server| ServerEntry::Server(Box::new(ServerStatus::of(&snapshot, server)))),
-        }
+        ServerEntry::one(&self.snapshot(), name)
     }
 
     /// Returns the status of one server.
@@ -228,7 +227,7 @@ impl Manager {
 
     /// Returns the tools of one server under its own names, or all tools under their exposed names.
     pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::CatalogEntry>, Error> {
-        let scope = server.map_or(Scope::All, |name| Scope::Server(name.into()));
+        let scope = server.map_or(Scope::ALL, |name| Scope::of_server(name));
         self.snapshot().catalog(&scope).map(|catalog| catalog.tools().to_vec())
     }
 
@@ -240,7 +239,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<CallResponse, Error> {
-        self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout).await
+        self.invoke(&Scope::of_server(server), (tool, arguments), timeout).await
     }
 
     /// Calls a tool by its exposed name, at the server that has it. `arguments` is an object.
@@ -250,7 +249,7 @@ impl Manager {
         arguments: &Raw,
         timeout: Option<Duration>,
     ) -> Result<CallResponse, Error> {
-        self.invoke(&Scope::All, (tool, arguments), timeout).await
+        self.invoke(&Scope::ALL, (tool, arguments), timeout).await
     }
 
     /// Calls a tool for a program that is not an MCP client and gets no notifications.

@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 20_000;
 pub(super) type OwnerHash = [u8; 16];
 
 /// Which server owns each name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Owners {
     by_name: HashMap<OwnerHash, Arc<str>>,
     counts: HashMap<Arc<str>, usize>,
@@ -87,6 +87,23 @@ impl Owners {
         {
             *count -= 1;
         }
+    }
+
+    /// Forgets the names of servers that are not `seen`, and those that `all` says belong to another server which is.
+    pub(super) fn follow(&mut self, all: &Self, is_seen: impl Fn(&str) -> bool) {
+        let stays = |hash: &OwnerHash, owner: &Arc<str>| {
+            let elsewhere = all.by_name.get(hash).is_some_and(|other| other != owner && is_seen(other));
+            is_seen(owner) && !elsewhere
+        };
+        let counts = &mut self.counts;
+        self.by_name.retain(|hash, owner| {
+            let stays = stays(hash, owner);
+            if !stays && let Some(count) = counts.get_mut(owner) {
+                *count -= 1;
+            }
+            stays
+        });
+        self.counts.retain(|_, count| *count > 0);
     }
 
     /// Forgets the names of servers that `is_there` does not know.

@@ -23,7 +23,7 @@ impl Error {
                 problem.available.clone_from(available);
                 suggesting(problem, nearest)
             }
-            Self::NotConfigured(_) => problem,
+            Self::NotConfigured(_) | Self::ViewNotFound { .. } => problem,
             Self::NameNotFound { kind, name, nearest, unreached, hidden, .. } => {
                 // A server that was not reached yet may have the name.
                 problem.retryable = !unreached.is_empty();
@@ -69,6 +69,7 @@ impl Error {
         use ErrorCode as C;
         match self {
             Self::ServerNotFound { .. } => C::ServerNotFound,
+            Self::ViewNotFound { .. } => C::ViewNotFound,
             Self::NotConfigured(_) => C::ServerNotConfigured,
             Self::NameNotFound { kind: ItemKind::Tool, .. } => C::ToolNotFound,
             Self::NameNotFound { kind: ItemKind::Prompt, .. } => C::PromptNotFound,
@@ -96,7 +97,7 @@ impl Error {
             | Self::ToolChanged { server, tool, .. }
             | Self::OtherDefinition { server, tool, .. } => (Some(server), Some(tool)),
             Self::Upstream { server, tool, .. } => (Some(server), tool.as_deref()),
-            Self::AmbiguousUri { .. } | Self::ResourceNotFound { .. } => (None, None),
+            Self::AmbiguousUri { .. } | Self::ResourceNotFound { .. } | Self::ViewNotFound { .. } => (None, None),
         }
     }
 }

@@ -25,7 +25,7 @@ use super::live_events::{EventContent, LiveEvents};
 use super::recorded_call::Recorder;
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
-use super::views::{OwnOffers, Views};
+use super::client_snapshots::{ClientSnapshots, OwnOffers};
 use protocol::Notification;
 use upstream::{Affinity, Change, Offer, State, Update, Upstream, breaker};
 
@@ -91,7 +91,7 @@ pub(super) struct Published {
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
     pub(super) count: watch::Receiver<u64>,
     pub(super) notices: broadcast::Sender<ServerNotice>,
-    pub(super) views: Views,
+    pub(super) clients: ClientSnapshots,
     pub(super) live: Arc<LiveEvents>,
     pub(super) recorder: Arc<Recorder>,
     /// Whether a server may need a login, or could before. Read for every request.
@@ -104,7 +104,7 @@ pub(super) struct Registry {
     snapshot: Arc<ArcSwap<Snapshot>>,
     count: watch::Sender<u64>,
     notices: broadcast::Sender<ServerNotice>,
-    views: Views,
+    clients: ClientSnapshots,
     live: Arc<LiveEvents>,
     recorder: Arc<Recorder>,
     has_logins: Arc<AtomicBool>,
@@ -121,7 +121,7 @@ impl Registry {
         let has_logins = Arc::new(AtomicBool::new(first.has_logins()));
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
-        let (notices, views) = (broadcast::Sender::new(NOTICES), Views::default());
+        let (notices, clients) = (broadcast::Sender::new(NOTICES), ClientSnapshots::default());
         let live = LiveEvents::new();
         let recorder = Recorder::new(Arc::clone(&live), Arc::clone(history));
         recorder.configure(&config);
@@ -130,7 +130,7 @@ impl Registry {
             snapshot: snapshot.clone(),
             count: sender,
             notices: notices.clone(),
-            views: views.clone(),
+            clients: clients.clone(),
             live: Arc::clone(&live),
             recorder: Arc::clone(&recorder),
             has_logins: Arc::clone(&has_logins),
@@ -138,7 +138,7 @@ impl Registry {
             deferred: HashSet::new(),
             has_untold_names: false,
         };
-        (registry, Published { snapshot, count, notices, views, live, recorder, has_logins })
+        (registry, Published { snapshot, count, notices, clients, live, recorder, has_logins })
     }
 
     /// Publishes updates of servers and runs commands, until the manager is dropped.
@@ -220,7 +220,8 @@ impl Registry {
             return;
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        if let Some(Some(next)) = off_thread(move || choose(&now, &config, &update)).await {
+        let build = move || Some(choose(&now, &config, &update)?.with_projections(&config, Some(&now)));
+        if let Some(Some(next)) = off_thread(build).await {
             self.publish(next);
             self.publish_all_own().await;
         }
@@ -233,7 +234,10 @@ impl Registry {
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let Apply { upstreams, known, forgotten, done, .. } = order;
-        let build = move || now.applied(&config, upstreams, &known, forgotten.as_deref());
+        let build = move || {
+            let next = now.applied(&config, upstreams, &known, forgotten.as_deref());
+            next.with_projections(&config, Some(&now))
+        };
         if let Some(next) = off_thread(build).await {
             let before = self.snapshot.load_full();
             self.publish(next);
@@ -252,7 +256,8 @@ impl Registry {
                 sha256: sha256.as_deref(),
                 previous_owner: previous_owner.as_deref(),
             };
-            now.approved(&config, &server, approval)
+            let next = now.approved(&config, &server, approval)?;
+            Ok(next.with_projections(&config, Some(&now)))
         };
         if let Some(next) = off_thread(build).await {
             let _ = done.send(next.map(|next| self.publish(next))); // the operator may have left
@@ -323,7 +328,7 @@ impl Registry {
         }
     }
 
-    /// Rebuilds the views of all clients with private offers, because the shared catalog changed.
+    /// Rebuilds the snapshots of all clients with private offers, because the shared catalog changed.
     async fn publish_all_own(&mut self) {
         for affinity in self.own.affinities() {
             self.see(affinity).await;
@@ -333,21 +338,23 @@ impl Registry {
         }
     }
 
-    /// Publishes the view of a client, and what it adds to the state of its servers.
+    /// Publishes the snapshot of a client, and what it adds to the state of its servers.
     async fn see(&mut self, affinity: Affinity) {
         let (shared, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        let (before, offers) = (self.views.get(&affinity), self.own.of(&affinity));
+        let (before, offers) = (self.clients.get(&affinity), self.own.of(&affinity));
+        let view = affinity.view().cloned();
         let build = move || {
-            let view = shared.seen_with(&config, before.as_deref(), &offers);
-            let seen = (view.as_ref().unwrap_or(&shared), before.as_deref());
+            let of_view = view.map_or_else(|| Arc::clone(&shared), |view| shared.through(&view));
+            let own = of_view.seen_with(&config, before.as_deref(), &offers);
+            let seen = (own.as_ref().unwrap_or(&of_view), before.as_deref());
             let learned = shared.learned_from(&config, seen, &offers);
-            (view, learned)
+            (own, learned.map(|learned| learned.with_projections(&config, Some(&shared))))
         };
-        if let Some((view, learned)) = off_thread(build).await {
+        if let Some((own, learned)) = off_thread(build).await {
             if let Some(learned) = learned {
                 self.publish(learned);
             }
-            self.views.put(affinity, view);
+            self.clients.put(affinity, own);
         }
     }
 }

@@ -45,7 +45,7 @@ impl Scene {
         config.tools.cache_ttl = Some(TTL);
         let config = Config::of(vec![config]);
         let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
-        manager.settled(&Scope::All, TTL).await;
+        manager.settled(&Scope::ALL, TTL).await;
         Self { manager, server }
     }
 
@@ -63,7 +63,7 @@ impl Scene {
         let (before, params) = (self.calls(), Raw::of(&params));
         let name: String = params.get_as("name").expect("a name");
         let call = Call { params: Some(params), ..call };
-        let request = self.manager.tool_request(&Scope::All, &name, call, None).await?;
+        let request = self.manager.tool_request(&Scope::ALL, &name, call, None).await?;
         let response = request.whole(self.manager.call(&request, event_sender).await?).await?;
         let reply = response.body.expect("a result");
         Ok((reply.as_str().to_owned(), self.calls() > before))
@@ -211,7 +211,7 @@ async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one
     let scene = Scene::of(Version::NEWEST_MODERN, json!({})).await;
     let snapshot = scene.manager.snapshot();
     let call = Call { params: Some(Raw::of(&reading())), ..call(Some("ann")) };
-    let request = scene.manager.tool_request(&Scope::All, "read", call, None).await;
+    let request = scene.manager.tool_request(&Scope::ALL, "read", call, None).await;
     let request = request.expect("it is offered");
     let old = snapshot.server("s").expect("it is there");
     let waiting = CacheableCall::of(old, &request).expect("its answers are kept");
@@ -248,11 +248,11 @@ async fn call_that_waits_for_an_equal_one_is_refused_if_its_tool_is_held_meanwhi
         answer_with("first");
         let config = Config::of(vec![config]);
         let manager = Manager::with_connectors(config, vec![server.connector()], Shutdown::new());
-        manager.settled(&Scope::All, TTL).await;
+        manager.settled(&Scope::ALL, TTL).await;
         let scene = Scene { manager, server: server.clone() };
         let called = async |timeout| {
             let call = Call { params: Some(Raw::of(&reading())), ..call(Some("ann")) };
-            let request = scene.manager.tool_request(&Scope::All, "read", call, None).await.expect("offered");
+            let request = scene.manager.tool_request(&Scope::ALL, "read", call, None).await.expect("offered");
             scene.manager.call(&RoutedRequest { timeout, ..request }, &EventSender::none()).await
         };
         let changed = async {

@@ -20,7 +20,7 @@ use super::error::{Error, ItemKind};
 use super::snapshot::{Scope, Server, Snapshot};
 use super::{failed, unrequested};
 use json::Raw;
-use protocol::feature::Effect;
+use protocol::feature::{Effect, Kind};
 use protocol::headers::HeaderParam;
 use protocol::{Reply, method};
 use runtime::memory::{Account, Charge, ChargeKind, SMALL};
@@ -138,6 +138,11 @@ impl RoutedRequest {
             .contains(&self.call.method.as_str())
     }
 
+    /// The effect that the tool declared when it was routed.
+    fn declared_effect(&self) -> Effect {
+        self.route.as_ref().map_or(Effect::Unsafe, |route| route.effect)
+    }
+
     /// Checks that `server`, which is its own in this or a later snapshot, allows it. A tool may be denied or held since it
     /// was routed.
     pub(super) fn check_policy(&self, server: &Server) -> Result<(), Error> {
@@ -146,9 +151,12 @@ impl RoutedRequest {
             return Err(server.login_required());
         }
         let held = match self.tool() {
-            Some(tool) if !config.tools.let_through(tool) => {
+            Some(tool) if !server.offers(Kind::Tools, tool, self.declared_effect()) => {
                 let names = server.catalog.tools().iter().map(|entry| entry.exposed.as_str());
                 return Err(Error::name_not_found(ItemKind::Tool, tool, Some(&config.name), names));
+            }
+            None if self.reads_a_uri() && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) => {
+                return Err(Error::resource_not_found(&self.subject));
             }
             _ if config.tools.on_change != OnChange::Block => None,
             Some(tool) => server.trust.held(tool),

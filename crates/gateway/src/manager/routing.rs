@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::catalog::{Route, ServerResource, UriServers};
 use super::error::{Error, ItemKind};
 use super::snapshot::{Scope, Snapshot};
-use super::views::Viewer;
+use super::client_snapshots::Viewer;
 use super::{Manager, failed_at};
 use crate::manager::routed_request::{RoutedRequest, completion_call, read_call};
 use json::Raw;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::catalog::MovedName;
+use super::error::Error;
 use super::not_configured::{NotConfigured, in_file_order, reason};
 use super::snapshot::{Scope, Server, Snapshot};
 use super::trust::{Trust, definition_sha256};
@@ -49,7 +50,8 @@ pub enum ServerEntry {
 }
 
 impl ServerEntry {
-    pub(super) fn all(snapshot: &Snapshot) -> Vec<Self> {
+    /// All entries, in the order of the configuration file.
+    pub fn all(snapshot: &Snapshot) -> Vec<Self> {
         let all = in_file_order(snapshot.servers(), snapshot.not_configured());
         let entry = |entry: Result<&Arc<Server>, &NotConfigured>| match entry {
             Ok(server) => Some(Self::Server(Box::new(ServerStatus::of(snapshot, server)))),
@@ -57,6 +59,14 @@ impl ServerEntry {
             Err(wrong) => snapshot.server(&wrong.name).is_err().then(|| Self::NotConfigured(wrong.clone())),
         };
         all.into_iter().filter_map(entry).collect()
+    }
+
+    /// The entry `name`.
+    pub fn one(snapshot: &Snapshot, name: &str) -> Result<Self, Error> {
+        match snapshot.server(name) {
+            Err(Error::NotConfigured(wrong)) => Ok(Self::NotConfigured(*wrong)),
+            server => server.map(|server| Self::Server(Box::new(ServerStatus::of(snapshot, server)))),
+        }
     }
 
     /// The key in `mcp_servers`.
@@ -125,8 +135,15 @@ impl MovedTool {
 }
 
 impl ServerStatus {
+    /// All servers, in the order of the configuration file.
+    pub fn all(snapshot: &Snapshot) -> Vec<Self> {
+        snapshot.servers().iter().map(|server| Self::of(snapshot, server)).collect()
+    }
+
     pub(super) fn of(snapshot: &Snapshot, server: &Server) -> Self {
         let count = |kind| server.catalog.listing(kind).entries().len();
+        // Which definitions changed concerns operators, who are bound to no view.
+        let is_whole = server.view.is_none();
         Self {
             config: server.upstream.config().clone(),
             status: server.upstream.status(),
@@ -134,8 +151,8 @@ impl ServerStatus {
             resources: count(Kind::Resources),
             templates: count(Kind::Templates),
             prompts: count(Kind::Prompts),
-            trust: Arc::clone(&server.trust),
-            moved: moved(snapshot, server),
+            trust: if is_whole { Arc::clone(&server.trust) } else { Arc::default() },
+            moved: if is_whole { moved(snapshot, server) } else { Vec::new() },
             durations: Arc::clone(&server.durations),
             problems: snapshot.problems_of(&server.upstream.config().name),
         }
@@ -149,7 +166,7 @@ impl ServerStatus {
 }
 
 fn moved(snapshot: &Snapshot, server: &Server) -> Vec<MovedTool> {
-    let Ok(catalog) = snapshot.catalog(&Scope::All) else { return Vec::new() };
+    let Ok(catalog) = snapshot.catalog(&Scope::ALL) else { return Vec::new() };
     let (name, offer) = (&server.upstream.config().name, server.offer.as_ref());
     let of_server = |moved: MovedName<'_>| {
         let (owner, tool) = moved.route;

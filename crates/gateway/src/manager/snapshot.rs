@@ -7,6 +7,7 @@ mod history;
 mod logins;
 mod own;
 mod places;
+mod projected;
 mod startup;
 mod unknown;
 
@@ -24,17 +25,33 @@ use super::known::KnownServers;
 use super::naming::Rules;
 use super::not_configured::NotConfigured;
 use super::trust::{Approval, Trust};
-use protocol::feature::{List, Lists};
+use super::view::{self, Target, View};
+use protocol::feature::{Effect, Kind, List, Lists};
 use runtime::telemetry::durations::Durations;
 use upstream::{Offer, State, Upstream};
 
-/// The servers that a client sees: all of them merged, or one alone under its own names.
+/// What a client sees: all servers or those of a view, and of these all merged, or one alone under its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// The merged catalog.
-    All,
+pub struct Scope {
+    /// The view; without one, everything.
+    pub view: Option<Arc<str>>,
+    /// The server that is alone; without one, the merged catalog.
+    pub server: Option<Arc<str>>,
+}
+
+impl Scope {
+    /// The merged catalog of all servers.
+    pub const ALL: Self = Self { view: None, server: None };
+
     /// One server, verbatim.
-    Server(Arc<str>),
+    pub fn of_server(name: impl Into<Arc<str>>) -> Self {
+        Self { view: None, server: Some(name.into()) }
+    }
+
+    /// The merged catalog of a view.
+    pub fn of_view(name: impl Into<Arc<str>>) -> Self {
+        Self { view: Some(name.into()), server: None }
+    }
 }
 
 /// One server with its last offer.
@@ -58,6 +75,8 @@ pub struct Server {
     pub durations: Arc<Durations>,
     /// The tool with which a person logs in to it, from the first time on that it waited for a login.
     pub login: Option<Arc<LoginTool>>,
+    /// The view through which clients see it.
+    pub view: Option<Arc<View>>,
 }
 
 /// How often each list has changed.
@@ -94,6 +113,10 @@ pub struct Snapshot {
     started: Instant,
     /// Whether all servers of an earlier configuration were settled once.
     was_settled: bool,
+    /// The view through which its clients see the servers. All that it has, they may know.
+    view: Option<Arc<View>>,
+    /// The snapshots for clients of each view.
+    projections: Arc<HashMap<Arc<str>, Arc<Self>>>,
 }
 
 impl Snapshot {
@@ -109,6 +132,8 @@ impl Snapshot {
             revisions: Revisions::default(),
             started: Instant::now(),
             was_settled: false,
+            view: None,
+            projections: Arc::default(),
         }
     }
 
@@ -134,17 +159,17 @@ impl Snapshot {
 
     /// Returns the catalog of a scope.
     pub fn catalog(&self, scope: &Scope) -> Result<&Arc<Catalog>, Error> {
-        match scope {
-            Scope::All => Ok(&self.catalog),
-            Scope::Server(name) => self.server(name).map(|server| &server.catalog),
+        match &scope.server {
+            None => Ok(&self.catalog),
+            Some(name) => self.server(name).map(|server| &server.catalog),
         }
     }
 
     /// Returns how often the lists of a scope have changed, or were reported as changed.
     pub fn revisions(&self, scope: &Scope) -> Revisions {
-        match scope {
-            Scope::All => self.revisions,
-            Scope::Server(name) => self.server(name).map(|server| server.revisions).unwrap_or_default(),
+        match &scope.server {
+            None => self.revisions,
+            Some(name) => self.server(name).map(|server| server.revisions).unwrap_or_default(),
         }
     }
 
@@ -253,12 +278,21 @@ impl Snapshot {
         next
     }
 
+    /// Returns the merged catalog, and records in the history which server has which name.
+    fn merged(&mut self, config: &Config) -> Arc<Catalog> {
+        let names = match &self.view {
+            // A server outside of the view has no influence on its names.
+            Some(view) => config.names().into_iter().filter(|name| view.sees(name)).collect(),
+            None => config.names(),
+        };
+        let style = style(config, config.tool_names, &names);
+        let servers = self.servers.iter().map(Arc::as_ref);
+        Arc::new(catalog(servers, style, Arc::make_mut(&mut self.history)))
+    }
+
     /// Makes the merged catalog.
     fn merge(&mut self, config: &Config) {
-        let servers = config.names();
-        let style = style(config, config.tool_names, &servers);
-        let merged = catalog(self.servers.iter().map(Arc::as_ref), style, Arc::make_mut(&mut self.history));
-        let merged = Arc::new(merged);
+        let merged = self.merged(config);
         self.revisions.count(changed(&merged, &self.catalog));
         self.catalog = merged;
     }
@@ -277,6 +311,7 @@ impl Server {
             revisions: Revisions::default(),
             durations: Arc::default(),
             login: None,
+            view: None,
         }
     }
 
@@ -301,11 +336,22 @@ impl Server {
             let offered = before.into_iter().flat_map(Offer::trusted_definitions);
             self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
-        let (alone, mut history) = (HashSet::new(), History::default());
-        let style = style(config, alone_mode(config), &alone);
-        let own = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
+        let own = self.alone(config);
         self.revisions.count(changed(&own, &self.catalog));
         self.catalog = own;
+    }
+
+    /// Returns the catalog of this server alone, under its own names.
+    fn alone(&self, config: &Config) -> Arc<Catalog> {
+        let (alone, mut history) = (HashSet::new(), History::default());
+        let style = style(config, alone_mode(config), &alone);
+        Arc::new(catalog(std::iter::once(self), style, &mut history))
+    }
+
+    /// Whether clients get something that this server has.
+    pub(in crate::manager) fn offers(&self, kind: Kind, name: &str, effect: Effect) -> bool {
+        let config = self.upstream.config();
+        view::offers(self.view.as_deref(), &config.tools, Target { server: &config.name, kind, name, effect })
     }
 }
 
@@ -335,10 +381,11 @@ fn catalog<'a>(
 ) -> Catalog {
     let part = |server: &'a Server| {
         let there = server.upstream.config();
-        let (choice, trust) = (&there.tools, &*server.trust);
+        let (choice, trust, view) = (&there.tools, &*server.trust, server.view.as_deref());
         let login = server.login.as_deref();
         let offer = server.offer.as_deref().or(login.map(LoginTool::nothing))?;
-        Some(Part { server: &there.name, choice, offer, trust, login, lists_login: server.lists_login() })
+        let lists_login = server.lists_login();
+        Some(Part { server: &there.name, choice, view, offer, trust, login, lists_login })
     };
     let parts: Vec<Part<'_>> = servers.filter_map(part).collect();
     Catalog::build(&parts, style, history)

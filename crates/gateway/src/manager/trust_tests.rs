@@ -247,7 +247,7 @@ async fn manager(servers: &[(&str, &ChangingServer)], on_change: OnChange) -> Ar
     let config = Config::of(servers.iter().map(|(name, _)| settings(name, on_change)).collect());
     let connectors = servers.iter().map(|(_, shifty)| shifty.server.connector()).collect();
     let manager = Manager::with_connectors(config, connectors, Shutdown::new());
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     manager
 }
 
@@ -307,7 +307,7 @@ async fn a_further_request_of_a_call_is_not_made_after_the_tool_changed() {
     let manager = manager(&[("a", &a)], OnChange::Block).await;
     let params = Raw::of(&json!({"name": "t"}));
     let call = Call { owner: Owner::new(), ..Call::of_gateway("tools/call", Some(params)) };
-    let request = manager.tool_request(&Scope::All, "t", call, None).await.expect("found");
+    let request = manager.tool_request(&Scope::ALL, "t", call, None).await.expect("found");
     a.shift(&manager, &[("t", "2")]).await;
     let request = manager.renewed(request).expect("the server is there");
     let called = manager.call(&request, &EventSender::none()).await;
@@ -339,11 +339,11 @@ async fn trust_outlives_connections_and_reloads_and_ends_with_its_server() {
     };
     others(OnChange::Block).await.expect("applied");
     assert!(is_held(&call(&manager, "t").await), "also before the new connection is there");
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     assert!(is_held(&call(&manager, "t").await) && a.calls() == 0);
 
     manager.apply_with(Config::of(Vec::new()), |_| Ok(a.server.connector())).await.expect("applied");
     others(OnChange::Block).await.expect("applied");
-    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(5)).await;
     call(&manager, "t").await.expect("it is new");
 }

@@ -51,7 +51,7 @@ async fn gateway() -> (Gateway, impl Fn()) {
     let config = Config::of(vec![fake::config("s")]);
     let shutdown = Shutdown::new();
     let manager = Manager::with_connectors(config, vec![Arc::new(connector)], shutdown.clone());
-    manager.settled(&Scope::All, Duration::from_secs(1)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(1)).await;
     let ring = move || {
         let notice =
             Notification { method: method::RESOURCE_UPDATED.into(), params: Some(raw(&json!({"uri": URI}))) };
@@ -63,7 +63,7 @@ async fn gateway() -> (Gateway, impl Fn()) {
 #[tokio::test(start_paused = true)]
 async fn a_legacy_session_that_subscribed_hears_of_it_and_another_does_not() {
     let (gateway, ring) = gateway().await;
-    let (caller, other) = (session(&gateway, Scope::All).await, session(&gateway, Scope::All).await);
+    let (caller, other) = (session(&gateway, Scope::ALL).await, session(&gateway, Scope::ALL).await);
     let subscribed = ask(&gateway, &caller, method::RESOURCES_SUBSCRIBE, json!({ "uri": URI })).await;
     subscribed.expect("it can be told of");
     let unknown = ask(&gateway, &caller, method::RESOURCES_SUBSCRIBE, json!({"uri": "x://none"})).await;

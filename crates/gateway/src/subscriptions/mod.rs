@@ -23,7 +23,7 @@ pub use resources::{subscribe, unsubscribe};
 use super::Gateway;
 use super::caller::Caller;
 use super::{era, tasks};
-use crate::manager::{Manager, Scope};
+use crate::manager::{Scope, Snapshot};
 use crate::notifications::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::params;
 use json::Raw;
@@ -63,7 +63,7 @@ pub async fn listen(
         tasks::check_extension(caller)?;
     }
     let manager = gateway.manager();
-    let lists = honoured(manager, &caller.scope, filter);
+    let lists = honoured(&manager.seen_by(Some(&caller.affinity)), &caller.scope, filter);
     let mailbox = Arc::new(Mailbox::of(caller.principal.id()));
     mailbox.listen_to(lists, manager.revisions(caller.viewer(), &caller.principal));
     let mut feed = Feed::new(manager, caller, &mailbox);
@@ -99,9 +99,8 @@ async fn agreed<'a>(
 
 /// The lists of `filter` that a server in `scope` has, or may still turn out to have. Tools may always appear
 /// later.
-fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
+fn honoured(snapshot: &Snapshot, scope: &Scope, filter: &Raw) -> Lists {
     let requested = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
-    let snapshot = manager.snapshot();
     let may_come = snapshot.has_unreached(scope);
     let there = |list: &List| *list == List::Tools || may_come || snapshot.offers(scope, list.capability());
     List::ALL.into_iter().filter(|list| requested(list) && there(list)).collect()

@@ -20,7 +20,7 @@ fn updated(uri: &str) -> Event {
 }
 
 fn one(server: &str) -> Scope {
-    Scope::Server(server.into())
+    Scope::of_server(server)
 }
 
 async fn subscribe(gateway: &Gateway, caller: &Caller, uri: &str) -> Reply {
@@ -101,7 +101,7 @@ async fn the_servers_refusal_passes_and_leaves_nothing_behind() {
 async fn a_resource_that_nobody_has_is_refused_as_a_read_of_it() {
     let server = Fake::new(Version::V2025_11_25);
     let gateway = gateway(&[("s", &server)]).await;
-    let caller = session(&gateway, Scope::All).await;
+    let caller = session(&gateway, Scope::ALL).await;
     let refused = subscribe(&gateway, &caller, "a:1").await.expect_err("nobody has resources");
     let read = ask(&gateway, &caller, method::RESOURCES_READ, json!({"uri": "a:1"})).await;
     assert_eq!((refused.code(), Err(refused)), (code::RESOURCE_NOT_FOUND, read));
@@ -113,7 +113,7 @@ async fn subscription_that_a_modern_server_leaves_out_is_refused_with_a_full_err
     server.capabilities(&json!({"resources": {"subscribe": true}}));
     server.honours_lists_only();
     let gateway = gateway(&[("s", &server)]).await;
-    let caller = session(&gateway, Scope::All).await;
+    let caller = session(&gateway, Scope::ALL).await;
     let refused = subscribe(&gateway, &caller, "a:é").await.expect_err("it is not told");
     assert_eq!(refused.code(), code::INVALID_PARAMS);
     let text = "the server \"s\" does not tell of the resource \"a:é\": it has none of that URI, or does not announce its changes";
@@ -271,7 +271,7 @@ async fn a_reader_hears_of_lists_and_no_server_hears_of_a_reader() {
 async fn a_page_that_was_visited_is_told_to_those_who_were_sent_there() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
-    let (caller, other) = (session(&gateway, Scope::All).await, session(&gateway, Scope::All).await);
+    let (caller, other) = (session(&gateway, Scope::ALL).await, session(&gateway, Scope::ALL).await);
     gateway.expect_elicitation(&caller, &"s".into(), "e-1");
     gateway.expect_elicitation(&modern(), &"s".into(), "e-1");
     let mut feeds = [&caller, &other].map(|caller| gateway.feed(caller).expect("a legacy client"));
@@ -294,7 +294,7 @@ fn visited(id: &str) -> Event {
 async fn an_elicitation_of_another_server_cannot_be_completed() {
     let (good, evil) = (server(), server());
     let gateway = gateway(&[("good", &good), ("evil", &evil)]).await;
-    let caller = session(&gateway, Scope::All).await;
+    let caller = session(&gateway, Scope::ALL).await;
     gateway.expect_elicitation(&caller, &"good".into(), "e-1");
     let mut feed = gateway.feed(&caller).expect("a legacy client");
     evil.say(visited("e-1"));
@@ -314,7 +314,7 @@ async fn a_session_is_told_of_a_task_that_it_created_under_the_id_it_knows() {
         _ => Some(Answer::Reply(Ok(raw(&json!({"task": {"taskId": "t-1", "status": "working"}}))))),
     });
     let gateway = gateway(&[("s", &server)]).await;
-    let (caller, other) = (session(&gateway, Scope::All).await, session(&gateway, Scope::All).await);
+    let (caller, other) = (session(&gateway, Scope::ALL).await, session(&gateway, Scope::ALL).await);
     let params = json!({"name": "slow", "arguments": {}, "task": {}});
     let created = ask(&gateway, &caller, method::TOOLS_CALL, params).await.expect("a task");
     let shown: String = created.get("task").expect("a task").get_as("taskId").expect("its id");

@@ -27,7 +27,7 @@ async fn of_servers(servers: Vec<upstream::Config>, fakes: &[&Fake]) -> Gateway 
     let connectors = fakes.iter().map(|fake| fake.connector()).collect();
     let shutdown = Shutdown::new();
     let manager = Manager::with_connectors(config, connectors, shutdown.clone());
-    manager.settled(&Scope::All, Duration::from_secs(1)).await;
+    manager.settled(&Scope::ALL, Duration::from_secs(1)).await;
     Gateway::new(manager, shutdown)
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn session(gateway: &Gateway, scope: Scope) -> Caller {
 }
 
 pub(super) fn modern() -> Caller {
-    Caller::modern(Principal::anonymous(), Scope::All, None)
+    Caller::modern(Principal::anonymous(), Scope::ALL, None)
 }
 
 /// Returns the next notification within ten seconds, as text.
@@ -95,7 +95,7 @@ pub(super) async fn next_text(receiver: &mut EventReceiver) -> Option<String> {
 async fn a_change_is_told_once_however_many_streams_a_session_opens() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
-    let caller = session(&gateway, Scope::All).await;
+    let caller = session(&gateway, Scope::ALL).await;
     let mut first = gateway.feed(&caller).expect("a legacy client");
     assert_eq!(next_notification(&mut first).await, None, "nothing happened yet");
     drop(first);
@@ -120,7 +120,7 @@ async fn a_change_is_told_once_however_many_streams_a_session_opens() {
 async fn a_change_is_told_within_a_second() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
-    let caller = session(&gateway, Scope::All).await;
+    let caller = session(&gateway, Scope::ALL).await;
     let mut feed = gateway.feed(&caller).expect("a legacy client");
     let mut versions = [0; 3];
     for list in List::ALL {
@@ -222,8 +222,8 @@ async fn client_that_listens_before_a_server_connects_is_notified_of_all_its_lis
         end = listen(&gateway, &caller, (&id, Some(&params)), &event_sender) => panic!("{end:?}"),
         () = heard => {}
     }
-    let at_other = Scope::Server("t".into());
-    let lists = honoured(gateway.manager(), &at_other, &raw(&all));
+    let at_other = Scope::of_server("t");
+    let lists = honoured(&gateway.manager().snapshot(), &at_other, &raw(&all));
     assert_eq!(lists, Lists::NONE.with(List::Tools), "that one was heard");
 }
 
@@ -233,6 +233,6 @@ async fn a_server_that_is_switched_off_is_not_waited_for() {
     off.enabled = false;
     let gateway = of_servers(vec![off], &[&server()]).await;
     let all = raw(&json!({"toolsListChanged": true, "promptsListChanged": true}));
-    let lists = honoured(gateway.manager(), &Scope::All, &all);
+    let lists = honoured(&gateway.manager().snapshot(), &Scope::ALL, &all);
     assert_eq!(lists, Lists::NONE.with(List::Tools));
 }

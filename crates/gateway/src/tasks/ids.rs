@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::super::caller::Caller;
 use super::super::era::task::RELATED_TASK;
-use crate::manager::Scope;
 use auth::{Principal, Sealer};
 use json::Raw;
 
@@ -43,10 +42,7 @@ impl TaskIds {
         let payload = self.0.open(PURPOSE, &caller.principal, token)?;
         let at = payload.iter().position(|byte| *byte == SEPARATOR)?;
         let (server, id) = (std::str::from_utf8(&payload[..at]).ok()?, payload.get(at + 1..)?);
-        let is_seen = match &caller.scope {
-            Scope::All => true,
-            Scope::Server(name) => name.as_ref() == server,
-        };
+        let is_seen = caller.scope.server.as_deref().is_none_or(|name| name == server);
         is_seen.then_some(TaskRef { server: server.into(), id: String::from_utf8(id.to_vec()).ok()? })
     }
 }
@@ -125,7 +121,7 @@ mod tests {
         assert_eq!(ids.find(&stranger, &token), None);
         let narrow = |server: &str| {
             let mut narrow = client.clone();
-            narrow.scope = Scope::Server(server.into());
+            narrow.scope = Scope::of_server(server);
             narrow
         };
         assert_eq!(ids.find(&narrow("s"), &token), Some(found));

@@ -6,7 +6,6 @@
 use super::super::caller::Caller;
 use super::super::{Gateway, error};
 use super::{call_of, performed};
-use crate::manager::Scope;
 use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
@@ -72,16 +71,11 @@ async fn page(
 
 /// Returns the servers that list tasks, in the order of the configuration.
 fn servers(gateway: &Gateway, caller: &Caller) -> Vec<String> {
-    let snapshot = gateway.manager.snapshot();
+    let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
     let lists = |capabilities: &Raw| capabilities.get("tasks").and_then(|tasks| tasks.get("list")).is_some();
-    let seen = |name: &str| match &caller.scope {
-        Scope::All => true,
-        Scope::Server(only) => only.as_ref() == name,
-    };
-    let listing = snapshot.servers().iter().filter_map(|server| {
+    let listing = snapshot.servers_in(&caller.scope).iter().filter_map(|server| {
         let offer = server.offer.as_ref()?;
-        let name = server.upstream.config().name.to_string();
-        (lists(&offer.peer.capabilities) && seen(&name)).then_some(name)
+        lists(&offer.peer.capabilities).then(|| server.upstream.config().name.to_string())
     });
     listing.collect()
 }

@@ -62,7 +62,7 @@ pub(super) async fn handle(
     }
     let params = params.cloned().unwrap_or_else(Raw::empty_object);
     let token: String = params.get_as("taskId").ok_or_else(unknown)?;
-    let found = gateway.task_ids.find(caller, &token).ok_or_else(unknown)?;
+    let found = find(gateway, caller, &token).ok_or_else(unknown)?;
     let params = params.with("taskId", &Raw::of(&found.id));
     gateway.open(caller, &found.server, event_sender).await;
     let asking = TaskRequest { gateway, caller, found: &found, params };
@@ -80,6 +80,13 @@ pub(super) async fn handle(
     era::answer(caller, name, caller.version, Ok(result))
 }
 
+/// Returns the task that the client calls `token`, if it belongs to the client and to a server that the client sees now.
+fn find(gateway: &Gateway, caller: &Caller, token: &str) -> Option<TaskRef> {
+    let found = gateway.task_ids.find(caller, token)?;
+    let is_seen = || gateway.manager.seen_by(Some(&caller.affinity)).server(&found.server).is_ok();
+    (caller.scope.view.is_none() || is_seen()).then_some(found)
+}
+
 /// Refuses a modern client that did not declare the tasks extension.
 pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
     if !caller.version.is_modern() || has_extension(&caller.sender().capabilities) {
@@ -92,7 +99,7 @@ pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
 /// Returns the server and the server's id of the task that the client calls `token`. The task must belong to
 /// the client, and the server must support notifications about it.
 pub(super) fn task_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option<(Arc<str>, Arc<str>)> {
-    let TaskRef { server, id } = gateway.task_ids.find(caller, token)?;
+    let TaskRef { server, id } = find(gateway, caller, token)?;
     (gateway.manager.era_of(&server)? == Era::Modern).then(|| (server, id.into()))
 }
 

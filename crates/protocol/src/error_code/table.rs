@@ -191,6 +191,10 @@ error_codes! {
         "There is no such server",
         "No server has this name. `nearest` has similar names, `available` those that exist.",
         "use one of the names in `available`, or list them: GET /api/v1/mcp/servers";
+    ViewNotFound = "view_not_found", Both, NotFound, 404, PARAMS, No,
+        "There is no such view",
+        "No view has this name, or the credential is bound to another one.",
+        "use the name of a view in the configuration file, or leave `view` out";
     ServerNotConfigured = "server_not_configured", Server, ServiceUnavailable, 503, CONNECTION, No,
         "The server is not configured",
         "The entry of the server in the configuration file has a mistake, such as a variable that is not set. `detail` has its line and column. Nothing was sent.",

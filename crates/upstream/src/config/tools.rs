@@ -145,7 +145,7 @@ impl Tools {
 
     /// Returns the setting that hides the tool that the server calls `name`, if one does. Only this method decides.
     pub fn hidden_by(&self, name: &str) -> Option<&'static str> {
-        let is = |listed: &String| server_context(listed, name);
+        let is = |listed: &String| is_match(listed, name);
         if self.deny.iter().any(is) {
             Some("tools.deny")
         } else {
@@ -165,7 +165,7 @@ impl Tools {
         let mut found = Vec::new();
         for (list, written) in lists {
             for name in
-                written.into_iter().filter(|name| !offered.iter().any(|tool| server_context(name, tool)))
+                written.into_iter().filter(|name| !offered.iter().any(|tool| is_match(name, tool)))
             {
                 found.push(format!(
                     "`tools.{list}` names `{}`, and it has no such tool{}",
@@ -188,8 +188,8 @@ impl Tools {
     }
 }
 
-/// Whether `written`, which may contain stars, matches the tool `name`.
-fn server_context(written: &str, name: &str) -> bool {
+/// Whether `written`, which may contain stars, matches `name`.
+pub fn is_match(written: &str, name: &str) -> bool {
     let Some((first, rest)) = written.split_once('*') else { return written == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
@@ -243,7 +243,7 @@ mod tests {
             ("a**b", "ab", true),
             ("*é*", "né", true),
         ] {
-            assert_eq!(server_context(written, name), expected, "{written} {name}");
+            assert_eq!(is_match(written, name), expected, "{written} {name}");
         }
     }
 

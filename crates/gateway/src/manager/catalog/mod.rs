@@ -31,6 +31,7 @@ use super::config::ToolNames;
 use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
 use super::trust::{Change, Trust};
+use super::view::{self, Target, View};
 use json::Raw;
 use protocol::caching::Caching;
 use protocol::feature::{Effect, Item, Kind, List, Tool};
@@ -44,6 +45,8 @@ pub struct Part<'a> {
     pub server: &'a Arc<str>,
     /// The operator's selection of its tools.
     pub choice: &'a Tools,
+    /// The view through which clients see the server.
+    pub view: Option<&'a View>,
     /// The tools, prompts and resources of the server.
     pub offer: &'a Offer,
     /// The trusted definitions of its tools.
@@ -92,7 +95,7 @@ pub struct Style<'a> {
 }
 
 /// The server that had each name, URI and URI template first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     /// The names of tools.
     pub tools: Owners,
@@ -204,6 +207,25 @@ impl Catalog {
     }
 }
 
+impl<'a> Part<'a> {
+    /// Whether clients get something of this server.
+    fn offers(&self, kind: Kind, name: &str, effect: Effect) -> bool {
+        view::offers(self.view, self.choice, Target { server: self.server, kind, name, effect })
+    }
+
+    /// The items of `kind`, no tools, that clients get.
+    fn items(&self, kind: Kind) -> impl Iterator<Item = &'a Item> {
+        let items = match kind {
+            Kind::Tools => &[],
+            Kind::Prompts => self.offer.prompts.as_slice(),
+            Kind::Resources => &self.offer.resources,
+            Kind::Templates => &self.offer.templates,
+            Kind::Skills => &self.offer.skills,
+        };
+        items.iter().filter(move |item| self.offers(kind, &item.key, Effect::ReadOnly))
+    }
+}
+
 impl NamedList {
     fn lookup(&self, name: &str) -> Lookup<'_> {
         match self.names.meaning(name) {
@@ -307,11 +329,11 @@ fn tool_entry(
 }
 
 /// Returns the tools of a part that the operator selected, under the operator's names.
-fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (ItemKey, &'a Tool)> {
+fn chosen<'a>(part: &'a Part<'a>) -> impl Iterator<Item = (ItemKey, &'a Tool)> {
     let (server, choice, offer) = (part.server, part.choice, part.offer);
     let mut taken = HashSet::new();
     offer.tools.iter().filter_map(move |tool| {
-        if !choice.let_through(&tool.name) {
+        if !part.offers(Kind::Tools, &tool.name, tool.effect) {
             return None;
         }
         let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
@@ -322,7 +344,7 @@ fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (ItemKey, &'a Tool)> {
 
 fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedList {
     let offered: Vec<(&Arc<str>, &Item)> =
-        parts.iter().flat_map(|part| part.offer.prompts.iter().map(|prompt| (part.server, prompt))).collect();
+        parts.iter().flat_map(|part| part.items(Kind::Prompts).map(|prompt| (part.server, prompt))).collect();
     let key = |(server, prompt): &(&Arc<str>, &Item)| ItemKey {
         server: Arc::clone(server),
         name: prompt.key.clone(),

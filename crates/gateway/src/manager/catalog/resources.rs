@@ -314,25 +314,17 @@ fn place(entry: &CatalogEntry) -> ServerResource {
 fn keys(parts: &[Part<'_>], kind: Kind) -> Vec<ResourceKey> {
     let key =
         |part: &Part<'_>, item: &Item| ResourceKey { server: Arc::clone(part.server), uri: item.key.clone() };
-    parts.iter().flat_map(|part| items(part, kind).iter().map(move |item| key(part, item))).collect()
+    parts.iter().flat_map(|part| part.items(kind).map(move |item| key(part, item))).collect()
 }
 
 /// One list of all parts, under `uris`, in which each has its place.
 fn merged(parts: &[Part<'_>], kind: Kind, uris: &Uris, per_page: usize) -> Listing {
-    let offered = parts.iter().flat_map(|part| items(part, kind).iter().map(|item| (part.server, item)));
+    let offered = parts.iter().flat_map(|part| part.items(kind).map(|item| (part.server, item)));
     let entry = |(index, (server, item)): (usize, (&Arc<str>, &Item))| {
         read_only(kind, uris.exposed(index), server, item)
     };
     let entries = offered.enumerate().map(entry).collect();
     Listing::new(entries, per_page, caching(parts, kind))
-}
-
-fn items<'a>(part: &Part<'a>, kind: Kind) -> &'a [Item] {
-    match kind {
-        Kind::Templates => &part.offer.templates,
-        Kind::Skills => &part.offer.skills,
-        _ => &part.offer.resources,
-    }
 }
 
 /// Which servers list something with a scheme, in the order of the file.

@@ -11,7 +11,7 @@ use protocol::uri::with_owner;
 
 /// The skills of all parts that are not blocked, each in its exposed form.
 pub(super) fn listing(parts: &[Part<'_>], are_clashing: &[bool], per_page: usize) -> Listing {
-    let offered = parts.iter().flat_map(|part| part.offer.skills.iter().map(move |skill| (part, skill)));
+    let offered = parts.iter().flat_map(|part| part.items(Kind::Skills).map(move |skill| (part, skill)));
     let open = offered.zip(are_clashing).filter(|((part, skill), _)| part.trust.held(&skill.key).is_none());
     let entry = |((part, skill), clashes): ((&Part<'_>, &Item), &bool)| {
         let exposed = |uri: &str| clashes.then(|| with_owner(uri, part.server));

@@ -159,6 +159,16 @@ impl LiveEvent {
         }
     }
 
+    /// Whether it is a change of a server or of its breaker.
+    pub fn is_about_a_server(&self) -> bool {
+        match &self.what {
+            EventKind::CallStarted(_) | EventKind::CallEnded(_) => false,
+            EventKind::Other(other) => {
+                matches!(other.content, EventContent::Server { .. } | EventContent::Breaker { .. })
+            }
+        }
+    }
+
     /// Returns the server that the event is about, if any.
     pub fn server(&self) -> Option<&str> {
         match &self.what {

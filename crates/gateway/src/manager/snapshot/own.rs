@@ -3,14 +3,14 @@
 //! Invariants: trust, and the history of names and URIs, are one for all offers of a server. An offer to one
 //! client never takes a name from another server, and no other server takes its names.
 //!
-//! Not here: which offers are one client's (`manager::views`).
+//! Not here: which offers are one client's (`manager::client_snapshots`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::catalog::Catalog;
 use super::super::config::Config;
-use super::{History, Revisions, Server, Snapshot, alone_mode, catalog, changed, style};
+use super::{Revisions, Server, Snapshot, changed};
 use protocol::feature::Lists;
 use upstream::Offer;
 
@@ -24,7 +24,7 @@ impl Revisions {
     }
 
     /// The count after a client that saw `before` sees `now`.
-    fn followed(mut self, now: &Arc<Catalog>, before: &Arc<Catalog>) -> Self {
+    pub(super) fn followed(mut self, now: &Arc<Catalog>, before: &Arc<Catalog>) -> Self {
         if !Arc::ptr_eq(now, before) {
             self.count_own(changed(now, before));
         }
@@ -40,9 +40,9 @@ impl Snapshot {
         before: Option<&Self>,
         own: &Offers,
     ) -> Option<Self> {
-        let mut view = self.clone();
+        let mut seen_now = Self { projections: Arc::default(), ..self.clone() };
         let mut differs = false;
-        for server in &mut view.servers {
+        for server in &mut seen_now.servers {
             let offer = own.get(&server.upstream.config().name);
             if let Some(offer) = offer.filter(|offer| server.offer.as_ref() != Some(offer)) {
                 let server = Arc::make_mut(server);
@@ -55,7 +55,7 @@ impl Snapshot {
             return None;
         }
         let seen = before.unwrap_or(self);
-        for server in &mut view.servers {
+        for server in &mut seen_now.servers {
             if let Ok(was) = seen.server(&server.upstream.config().name) {
                 let revisions = was.revisions.followed(&server.catalog, &was.catalog);
                 if server.revisions != revisions {
@@ -63,39 +63,36 @@ impl Snapshot {
                 }
             }
         }
-        let servers = config.names();
-        let style = style(config, config.tool_names, &servers);
-        view.catalog =
-            Arc::new(catalog(view.servers.iter().map(Arc::as_ref), style, Arc::make_mut(&mut view.history)));
-        view.revisions = seen.revisions.followed(&view.catalog, &seen.catalog);
-        if view.history.count() == self.history.count() {
-            view.history = Arc::clone(&self.history);
+        seen_now.catalog = seen_now.merged(config);
+        seen_now.revisions = seen.revisions.followed(&seen_now.catalog, &seen.catalog);
+        if seen_now.history.count() == self.history.count() {
+            seen_now.history = Arc::clone(&self.history);
         }
-        Some(view)
+        Some(seen_now)
     }
 
-    /// Returns the shared snapshot with what the offers `own`, which `view` shows to a single client, add to the state of
+    /// Returns the shared snapshot with what the offers `own`, which a single client sees in `seen`, add to the state of
     /// their servers: trusted and changed definitions, names and URIs. `None` if they add nothing.
-    /// `before` is what the client saw until now.
+    /// `before` is what the client saw until now. The names in a view are those of the view alone.
     pub(in crate::manager) fn learned_from(
         &self,
         config: &Config,
-        (view, before): (&Self, Option<&Self>),
+        (seen, before): (&Self, Option<&Self>),
         own: &Offers,
     ) -> Option<Self> {
         let mut next = None;
         for (at, server) in self.servers.iter().enumerate() {
             let name = &server.upstream.config().name;
-            let Some(seen) = view.server(name).ok().filter(|_| own.contains_key(name)) else { continue };
+            let Some(there) = seen.server(name).ok().filter(|_| own.contains_key(name)) else { continue };
             let before = before.and_then(|before| before.server(name).ok()).map(|before| &*before.trust);
-            if let Some(trust) = server.trust.learned_from(&seen.trust, before) {
+            if let Some(trust) = server.trust.learned_from(&there.trust, before) {
                 let next = next.get_or_insert_with(|| self.clone());
                 Arc::make_mut(&mut next.servers[at]).trust = Arc::new(trust);
             }
         }
-        if !Arc::ptr_eq(&view.history, &self.history) {
+        if seen.view.is_none() && !Arc::ptr_eq(&seen.history, &self.history) {
             let next = next.get_or_insert_with(|| self.clone());
-            next.history = Arc::clone(&view.history);
+            next.history = Arc::clone(&seen.history);
             // The catalog looks up URIs that are in no list, too.
             next.merge(config);
         }
@@ -111,8 +108,6 @@ impl Server {
             let offered = shared.into_iter().flat_map(Offer::trusted_definitions);
             self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
-        let (alone, mut history) = (HashSet::new(), History::default());
-        let style = style(config, alone_mode(config), &alone);
-        self.catalog = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
+        self.catalog = self.alone(config);
     }
 }

@@ -7,37 +7,44 @@ use std::sync::Arc;
 use super::{Scope, Server, Snapshot};
 use crate::manager::catalog::{LinkBudget, Resources, ServerResource, UriServers};
 use crate::manager::error::Error;
-use protocol::feature::Kind;
+use protocol::feature::{Effect, Kind};
 use protocol::lifecycle::Peer;
 
 impl Snapshot {
     /// Returns the servers for `uri` in a scope. A single server is asked for any URI.
     pub(in crate::manager) fn places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
-        self.places_in(scope, uri, |resources| resources.places(uri))
+        self.places_in(scope, (Kind::Resources, uri), |resources| resources.places(uri))
     }
 
     /// Returns the servers for the completion of a template or a URI.
     pub(in crate::manager) fn template_places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
-        self.places_in(scope, uri, |resources| resources.template(uri))
+        self.places_in(scope, (Kind::Templates, uri), |resources| resources.template(uri))
     }
 
     fn places_in(
         &self,
         scope: &Scope,
-        uri: &str,
+        (kind, uri): (Kind, &str),
         look: impl FnOnce(&Resources) -> UriServers,
     ) -> Result<UriServers, Error> {
-        match scope {
-            Scope::All => match look(self.catalog.resources()) {
+        let found = match &scope.server {
+            None => match look(self.catalog.resources()) {
                 // The URI names a server that may have it, so no other server is asked.
-                guessed if guessed.are_guessed() => self.failure_behind(uri).map_or(Ok(guessed), Err),
-                known => Ok(known),
+                guessed if guessed.are_guessed() => match self.failure_behind(kind, uri) {
+                    Some(failure) => return Err(failure),
+                    None => guessed,
+                },
+                known => known,
             },
-            Scope::Server(name) => {
+            Some(name) => {
                 let server = self.server(name)?.upstream.config().name.clone();
-                Ok(UriServers::Listed(ServerResource { server, uri: uri.to_owned() }))
+                UriServers::Listed(ServerResource { server, uri: uri.to_owned() })
             }
-        }
+        };
+        // A template that the view has may make URIs that it has not.
+        Ok(found.only(|place| {
+            self.server_called(&place.server).is_some_and(|server| server.offers(kind, &place.uri, Effect::ReadOnly))
+        }))
     }
 
     /// Returns the servers for the skill `uri` in a scope: those of its places that declare skills.
@@ -72,7 +79,7 @@ impl Snapshot {
 
     /// Whether servers of a scope can have equal URIs, so that [`Snapshot::exposed_uri`] may return one.
     pub(crate) fn can_clash(&self, scope: &Scope) -> bool {
-        *scope == Scope::All && self.catalog.resources().can_clash()
+        scope.server.is_none() && self.catalog.resources().can_clash()
     }
 
     /// Returns the URI under which clients of a scope reach `uri` of `server`, if it differs. The links of
@@ -83,9 +90,9 @@ impl Snapshot {
         (server, uri): (&str, &str),
         budget: &mut LinkBudget,
     ) -> Option<String> {
-        match scope {
-            Scope::All => self.catalog.resources().exposed(server, uri, budget),
-            Scope::Server(_) => None,
+        match &scope.server {
+            None => self.catalog.resources().exposed(server, uri, budget),
+            Some(_) => None,
         }
     }
 }

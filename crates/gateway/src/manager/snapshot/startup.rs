@@ -44,28 +44,28 @@ impl Snapshot {
             server.read_offer(config, None);
         }
         first.merge(config);
-        first
+        first.with_projections(config, None)
     }
 
     /// Whether the first attempt to connect has ended for every server.
     pub fn is_settled(&self, scope: &Scope) -> bool {
-        match scope {
-            Scope::All => self.servers.iter().all(|server| server.settled),
-            Scope::Server(name) => self.server(name).is_ok_and(|server| server.settled),
+        match &scope.server {
+            None => self.servers.iter().all(|server| server.settled),
+            Some(name) => self.server(name).is_ok_and(|server| server.settled),
         }
     }
 
     /// Whether every server has ended its first attempt to connect, and no list is still being read.
     pub(in crate::manager) fn is_complete(&self) -> bool {
         let is_partial = |server: &Arc<Server>| server.offer.as_ref().is_some_and(|offer| offer.is_partial);
-        self.is_settled(&Scope::All) && !self.servers.iter().any(is_partial)
+        self.is_settled(&Scope::ALL) && !self.servers.iter().any(is_partial)
     }
 
     /// Whether all servers were settled once, before or after a reload. The gateway as a whole is then in
     /// use, and a new server does not change that. A server that hangs in its first attempt counts as settled
     /// after `STARTUP_GRACE`.
     pub fn has_started(&self) -> bool {
-        self.was_settled || self.is_settled(&Scope::All) || self.started.elapsed() >= STARTUP_GRACE
+        self.was_settled || self.is_settled(&Scope::ALL) || self.started.elapsed() >= STARTUP_GRACE
     }
 
     /// When a list of `scope` need not wait any longer; none if it need not wait at all.
@@ -95,7 +95,7 @@ fn patience(server: &Upstream) -> Duration {
 
 impl Manager {
     fn longest_patience(&self, scope: &Scope) -> Duration {
-        let snapshot = self.snapshot();
+        let snapshot = self.seen_through(scope.view.as_deref());
         let unsettled = snapshot.servers_in(scope).iter().filter(|server| !server.settled);
         unsettled.map(|server| patience(&server.upstream)).max().unwrap_or_default()
     }
@@ -103,14 +103,14 @@ impl Manager {
     /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
     /// to connect, or was started more than 300 ms ago, or `first_list_wait` if it is a program.
     pub(crate) async fn listable(&self, scope: &Scope) {
-        if self.snapshot().listable_at(scope).is_none() {
+        if self.seen_through(scope.view.as_deref()).listable_at(scope).is_none() {
             return;
         }
         let mut changes = self.changes();
         let end = Instant::now() + LONGEST_WAIT.max(self.longest_patience(scope));
         loop {
             changes.mark_unchanged();
-            let Some(at) = self.snapshot().listable_at(scope) else { return };
+            let Some(at) = self.seen_through(scope.view.as_deref()).listable_at(scope) else { return };
             if !matches!(timeout_at(at.min(end), changes.changed()).await, Ok(Ok(()))) {
                 return;
             }
@@ -119,11 +119,11 @@ impl Manager {
 
     /// Returns when the first attempt to connect has ended for every server, at most after `patience`.
     pub async fn settled(&self, scope: &Scope, patience: Duration) {
-        if self.snapshot().is_settled(scope) {
+        if self.seen_through(scope.view.as_deref()).is_settled(scope) {
             return;
         }
         let mut changes = self.changes();
-        let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
+        let wait = async { while !self.seen_through(scope.view.as_deref()).is_settled(scope) && changes.changed().await.is_ok() {} };
         // The state of a server reports a late one.
         let _ = timeout(patience, wait).await;
     }

@@ -14,7 +14,7 @@ use crate::manager::error::{Error, Hidden, ItemKind};
 use crate::manager::not_configured::NotConfigured;
 use crate::manager::owners::Owners;
 use crate::manager::{failed_at, naming};
-use protocol::feature::Kind;
+use protocol::feature::{Effect, Kind};
 use protocol::uri::split_owner;
 use settings::Problem;
 use upstream::config::Tools;
@@ -23,12 +23,12 @@ use upstream::{State, Status};
 impl Snapshot {
     /// The error for `name`, which is not in the catalog of `scope`.
     pub(super) fn unknown(&self, scope: &Scope, kind: ItemKind, name: &str) -> Error {
-        let owner = match scope {
-            Scope::All => self.owner(kind, name),
-            Scope::Server(server) => self.server(server).ok().map(|server| (server, name)),
+        let owner = match &scope.server {
+            None => self.owner(kind, name),
+            Some(server) => self.server(server).ok().map(|server| (server, name)),
         };
         let Some((server, own)) = owner else {
-            let wrong = (*scope == Scope::All).then(|| self.not_configured_owner(kind, name)).flatten();
+            let wrong = scope.server.is_none().then(|| self.not_configured_owner(kind, name)).flatten();
             return wrong.map_or_else(|| self.nowhere(kind, name), not_configured);
         };
         if !server.is_heard && server.may_have(kind, own) {
@@ -36,7 +36,7 @@ impl Snapshot {
             return failed_at(&server.upstream, tool, absence_error(&server.upstream.status()));
         }
         let there = &server.upstream.config().name;
-        let catalog = if *scope == Scope::All { &self.catalog } else { &server.catalog };
+        let catalog = if scope.server.is_none() { &self.catalog } else { &server.catalog };
         let entries = catalog.listing(listed(kind)).entries().iter();
         let names = entries.filter(|entry| entry.route.server == *there).map(|entry| entry.exposed.as_str());
         Error::unknown_at(kind, (name, own), Some(there), names)
@@ -49,10 +49,7 @@ impl Snapshot {
             return error;
         }
         let find = |server: &str| self.server_called(server);
-        let qualified = match scope {
-            Scope::All => naming::qualifier(name, find),
-            Scope::Server(_) => None,
-        };
+        let qualified = scope.server.is_none().then(|| naming::qualifier(name, find)).flatten();
         error.hidden_by(match qualified {
             Some((server, own)) => server.hides(own),
             None => self.servers_in(scope).iter().find_map(|server| server.hides(name)),
@@ -61,26 +58,27 @@ impl Snapshot {
 
     /// Whether the one server that `scope` consists of is not connected now.
     pub fn is_away(&self, scope: &Scope) -> bool {
-        let Scope::Server(name) = scope else { return false };
+        let Some(name) = &scope.server else { return false };
         self.server_called(name).is_some_and(|server| !server.is_usable(server.upstream.status().state))
     }
 
     /// Why that server cannot be used now, if lists do not wait for it any more.
     pub fn absence(&self, scope: &Scope) -> Option<Error> {
-        let Scope::Server(name) = scope else { return None };
+        let Some(name) = &scope.server else { return None };
         let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
         (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, absence_error(&status)))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
-    pub(super) fn failure_behind(&self, uri: &str) -> Option<Error> {
-        let name = split_owner(uri)?.0;
+    pub(super) fn failure_behind(&self, kind: Kind, uri: &str) -> Option<Error> {
+        let (name, own) = split_owner(uri)?;
         if let Some(wrong) = self.not_configured_called(name) {
             return Some(not_configured(wrong));
         }
         let server = self.server_called(name).filter(|server| !server.is_heard)?;
-        Some(failed_at(&server.upstream, None, absence_error(&server.upstream.status())))
+        let may_have = server.offers(kind, &own, Effect::ReadOnly);
+        may_have.then(|| failed_at(&server.upstream, None, absence_error(&server.upstream.status())))
     }
 
     /// The server that `name` belongs to whatever the servers list, and what it calls it.
@@ -93,10 +91,10 @@ impl Snapshot {
     }
 
     /// The servers that a scope sees.
-    pub(in crate::manager) fn servers_in(&self, scope: &Scope) -> &[Arc<Server>] {
-        match scope {
-            Scope::All => &self.servers,
-            Scope::Server(name) => self.server_called(name).map(std::slice::from_ref).unwrap_or_default(),
+    pub(crate) fn servers_in(&self, scope: &Scope) -> &[Arc<Server>] {
+        match &scope.server {
+            None => &self.servers,
+            Some(name) => self.server_called(name).map(std::slice::from_ref).unwrap_or_default(),
         }
     }
 
@@ -175,11 +173,14 @@ impl Server {
         Some(Hidden { server: Arc::clone(&config.name), setting })
     }
 
-    /// Whether `name`, as clients know it, is not denied.
+    /// Whether `name`, as clients know it, is not denied. What a tool does that was never listed is not known.
     fn may_have(&self, kind: ItemKind, name: &str) -> bool {
+        if kind != ItemKind::Tool {
+            return self.offers(Kind::Prompts, name, Effect::ReadOnly);
+        }
         let tools: &Tools = &self.upstream.config().tools;
         let renamed = tools.rename.iter().find(|(_, shown)| shown.as_str() == name);
-        kind != ItemKind::Tool || tools.let_through(renamed.map_or(name, |(own, _)| own))
+        self.offers(Kind::Tools, renamed.map_or(name, |(own, _)| own), Effect::Unsafe)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The snapshots of single clients, for servers that have a connection for each client.
 //!
-//! A view is a snapshot with the client's own offers in the place of the shared ones. Invariants: a client without
-//! offers that differ has no view, and sees what all see. The registry task alone writes views. Changes of a view
-//! are counted apart from the shared counts, so a client hears of a change when its view comes or goes. There are at
-//! most as many views as private connections, and sessions whose principals were offered something before.
+//! Such a snapshot has the client's own offers in the place of the shared ones, seen through the client's view if it has
+//! one. Invariants: a client without offers that differ has none, and sees what all of its view see. The registry task
+//! alone writes them. Changes are counted apart from the shared counts, so a client hears of a change when its snapshot
+//! comes or goes. There are at most as many as private connections, and sessions whose principals were offered something
+//! before.
 //!
 //! Not here: reading the offers (`upstream`), and who waits for them (`gateway::private_connections`).
 
@@ -14,9 +15,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::time::Instant;
 
 use super::snapshot::{Offers, Snapshot};
-use super::{Manager, STARTUP_GRACE, Scope};
+use super::{Error, Manager, STARTUP_GRACE, Scope};
 use json::Raw;
-use protocol::{Era, LogLevel, method};
+use protocol::{Era, LogLevel, method, sanitize};
 use upstream::{Affinity, Call, Offer, Upstream, WaitFor};
 
 /// A client or a program that looks a name up.
@@ -34,32 +35,32 @@ impl<'a> From<&'a Scope> for Viewer<'a> {
     }
 }
 
-/// The views that are published. Clones are the same.
+/// The snapshots that are published for single clients. Clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Views(Arc<ViewTable>);
+pub(super) struct ClientSnapshots(Arc<SnapshotTable>);
 
 #[derive(Default)]
-struct ViewTable {
+struct SnapshotTable {
     /// Read for every request, so it needs no lock.
     count: AtomicUsize,
-    views: RwLock<HashMap<Affinity, Arc<Snapshot>>>,
+    by_client: RwLock<HashMap<Affinity, Arc<Snapshot>>>,
 }
 
-impl Views {
+impl ClientSnapshots {
     pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<Snapshot>> {
         if self.0.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.0.views.read().unwrap_or_else(PoisonError::into_inner).get(affinity).cloned()
+        self.0.by_client.read().unwrap_or_else(PoisonError::into_inner).get(affinity).cloned()
     }
 
-    pub(super) fn put(&self, affinity: Affinity, view: Option<Snapshot>) {
-        let mut views = self.0.views.write().unwrap_or_else(PoisonError::into_inner);
-        match view {
-            Some(view) => views.insert(affinity, Arc::new(view)),
-            None => views.remove(&affinity),
+    pub(super) fn put(&self, affinity: Affinity, snapshot: Option<Snapshot>) {
+        let mut by_client = self.0.by_client.write().unwrap_or_else(PoisonError::into_inner);
+        match snapshot {
+            Some(snapshot) => by_client.insert(affinity, Arc::new(snapshot)),
+            None => by_client.remove(&affinity),
         };
-        self.0.count.store(views.len(), Ordering::Release);
+        self.0.count.store(by_client.len(), Ordering::Release);
     }
 }
 
@@ -131,17 +132,55 @@ impl Manager {
         self.snapshot().started() + STARTUP_GRACE
     }
 
-    /// The snapshot for the client of `affinity`.
+    /// The snapshot for the client of `affinity`: its own if servers offer it something else, or that of its view.
     pub fn seen_by(&self, affinity: Option<&Affinity>) -> Arc<Snapshot> {
-        self.view(affinity).unwrap_or_else(|| self.snapshot())
+        match affinity {
+            Some(affinity) => self
+                .published
+                .clients
+                .get(affinity)
+                .unwrap_or_else(|| self.seen_through(affinity.view().map(|view| &**view))),
+            None => self.snapshot(),
+        }
+    }
+
+    /// The snapshot of the view `view`, or of everything.
+    pub fn seen_through(&self, view: Option<&str>) -> Arc<Snapshot> {
+        match view {
+            Some(view) => self.published.snapshot.load().through(view),
+            None => self.snapshot(),
+        }
+    }
+
+    /// What a client reaches that is bound to the view `own` and asks for `named`, a view or a server, or in another place
+    /// for the view `view`. What is outside of its own view does not exist for it.
+    pub fn reach(&self, own: Option<&Arc<str>>, named: Option<&str>, view: Option<&str>) -> Result<Scope, Error> {
+        let shared = self.published.snapshot.load();
+        let is_view = |name: &str| shared.has_view(name) && own.is_none_or(|own| **own == *name);
+        if let Some(view) = view.filter(|view| !is_view(view)) {
+            return Err(Error::ViewNotFound { view: sanitize::name(view) });
+        }
+        let (view, server) = match named {
+            Some(name) if view.is_none() && is_view(name) => (Some(name), None),
+            server => (view.or(own.map(|own| &**own)), server),
+        };
+        let known = |server: &str| {
+            let found = match view {
+                Some(view) => shared.through(view).server(server).cloned(),
+                None => shared.server(server).cloned(),
+            };
+            found.map(|server| Arc::clone(&server.upstream.config().name))
+        };
+        let server = server.map(known).transpose()?;
+        Ok(Scope { view: view.map(Arc::from), server })
     }
 
     /// The snapshot for programs of `principal`, after a wait for its connections to servers where each principal logs in.
     pub async fn seen_by_program(&self, principal: &Arc<str>, scope: &Scope) -> Arc<Snapshot> {
         if !self.has_logins() {
-            return self.snapshot();
+            return self.seen_through(scope.view.as_deref());
         }
-        let affinity = Affinity::of_program(Arc::clone(principal), None);
+        let affinity = Affinity::of_program(Arc::clone(principal), None).through(scope.view.clone());
         if self.needs_own_session(Viewer { scope, affinity: Some(&affinity) }) {
             let call = Call::of_gateway(method::TOOLS_LIST, None);
             let principal = Some(Arc::clone(principal));
@@ -152,16 +191,11 @@ impl Manager {
         self.seen_by(Some(&affinity))
     }
 
-    /// The view of the client of `affinity`, if it has one.
-    pub(super) fn view(&self, affinity: Option<&Affinity>) -> Option<Arc<Snapshot>> {
-        self.published.views.get(affinity?)
-    }
-
     /// Whether a first request of `viewer`, also a list, has to wait for servers where each principal logs in
     /// ([`Manager::open_session`]): they list nothing without a login.
     pub fn needs_own_session(&self, viewer: Viewer<'_>) -> bool {
         let Some(affinity) = viewer.affinity.filter(|_| self.has_logins()) else { return false };
-        let snapshot = self.published.snapshot.load();
+        let snapshot = self.seen_through(viewer.scope.view.as_deref());
         let mut servers = snapshot.servers_in(viewer.scope).iter().map(|server| &server.upstream);
         servers.any(|server| {
             server.config().is_per_principal() && server.needs_own_session(affinity, &Raw::empty_object())
@@ -175,7 +209,7 @@ impl Manager {
         capabilities: &Raw,
         server: &str,
     ) -> Option<Arc<Upstream>> {
-        let snapshot = self.published.snapshot.load();
+        let snapshot = self.seen_through(affinity.view().map(|view| &**view));
         let upstream = &snapshot.server(server).ok()?.upstream;
         let may_open = upstream.needs_own_session(affinity, capabilities) || upstream.has_to_decide();
         may_open.then(|| Arc::clone(upstream))
@@ -185,14 +219,14 @@ impl Manager {
     /// ([`Manager::refresh`]).
     pub(crate) fn is_stale(&self, viewer: Viewer<'_>) -> bool {
         let Some(affinity) = viewer.affinity else { return false };
-        let snapshot = self.published.snapshot.load();
+        let snapshot = self.seen_through(viewer.scope.view.as_deref());
         snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.is_stale(affinity))
     }
 
     /// Reads the lists of `viewer` again where a server announced a change on its own connection.
     pub(crate) async fn refresh(&self, viewer: Viewer<'_>) {
         if let Some(affinity) = viewer.affinity.filter(|_| self.is_stale(viewer)) {
-            let snapshot = self.snapshot();
+            let snapshot = self.seen_through(viewer.scope.view.as_deref());
             let servers = snapshot.servers_in(viewer.scope).iter();
             futures_util::future::join_all(servers.map(|server| server.upstream.refresh(affinity))).await;
         }
@@ -200,7 +234,7 @@ impl Manager {
 
     /// Has servers that have a connection for the client of `affinity` write log lines of `level` and above on it.
     pub async fn want_log(&self, scope: &Scope, affinity: &Affinity, level: LogLevel) {
-        let snapshot = self.snapshot();
+        let snapshot = self.seen_through(scope.view.as_deref());
         let requests =
             snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(affinity, level));
         futures_util::future::join_all(requests).await;
@@ -209,7 +243,7 @@ impl Manager {
     /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits for what is `awaited`
     /// of each. With `only` it is that one server, wherever its clients log in.
     pub async fn open_session(&self, scope: &Scope, call: &Call, only: Option<&str>, awaited: WaitFor) {
-        let snapshot = self.snapshot();
+        let snapshot = self.seen_through(scope.view.as_deref());
         let is_meant = |upstream: &Upstream| match only {
             Some(only) => *upstream.config().name == *only,
             None => upstream.config().is_per_principal(),

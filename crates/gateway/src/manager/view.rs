@@ -1,0 +1,266 @@
+//! Views: named selections of servers and of what they offer (`views`), and the decision what of a server is offered.
+//!
+//! Invariants: [`decide`] is the only decision. A snapshot for a view has only what it admits, so a list, a lookup of a
+//! name, a hint and a notification cannot differ, and what is hidden is like what does not exist. Rules know the names
+//! of the servers, not those towards clients. What no rule selects is hidden, also if it appears later.
+//!
+//! Not here: who has which view (`auth`, and [`super::Manager::reach`]), the snapshot for a view (`snapshot::projected`).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use protocol::feature::{Effect, Kind};
+use settings::{FromSetting, Setting, settings};
+use upstream::config::{Tools, is_match};
+
+/// The longest name of a view, in bytes.
+const MAX_NAME: usize = 64;
+/// The longest instructions of a view, in bytes. Claude Code cuts what is longer.
+const MAX_INSTRUCTIONS: usize = 2 * 1024;
+
+settings! {
+    struct ViewSettings {
+        /// only these servers, by name; `*` stands for any characters
+        servers: Option<Vec<Rule>> => "those that `allow` names", with read_servers;
+        /// only these tools, prompts and resources of the servers, as `server/name` by their names at the server, or
+        /// `server/URI`; `*` stands for any characters
+        allow: Option<Vec<Rule>> => "all", with read_items;
+        /// never these, written as in `allow`; `deny` takes precedence over `allow`
+        deny: Vec<Rule>, with read_items;
+        /// whether it has only tools that are declared to change nothing (`readOnlyHint`)
+        read_only: bool;
+        /// the instructions for clients of the view, instead of those of its servers
+        instructions: Option<String> => "those of its servers", with read_instructions;
+    }
+    check ViewSettings::check;
+}
+
+/// A rule of a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    server: String,
+    /// The name or URI at the server; all of them where a rule names servers.
+    item: Option<String>,
+    /// The line of the configuration file.
+    line: u32,
+}
+
+/// A named selection of servers and of what they offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Its name.
+    pub name: Arc<str>,
+    servers: Option<Vec<Rule>>,
+    allow: Option<Vec<Rule>>,
+    deny: Vec<Rule>,
+    read_only: bool,
+    /// Instructions in the place of those of its servers.
+    pub instructions: Option<Arc<str>>,
+}
+
+/// Something that a server offers.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The server.
+    pub server: &'a str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its name or URI at the server.
+    pub name: &'a str,
+    /// The effect of a tool. Everything else is only read.
+    pub effect: Effect,
+}
+
+/// The rule that decided whether something is offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it is offered.
+    pub is_offered: bool,
+    /// The setting, such as `views.support.deny`; none if no rule selects.
+    pub setting: Option<String>,
+    /// The text of the rule.
+    pub rule: Option<String>,
+    /// Its line in the configuration file.
+    pub line: Option<u32>,
+}
+
+impl Decision {
+    const fn of(is_offered: bool) -> Self {
+        Self { is_offered, setting: None, rule: None, line: None }
+    }
+}
+
+/// Decides whether a server with the selection `tools` offers `target` to clients of `view`, or to clients without one.
+pub fn decide(view: Option<&View>, tools: &Tools, target: Target<'_>) -> Decision {
+    if target.kind == Kind::Tools
+        && let Some(setting) = tools.hidden_by(target.name)
+    {
+        let setting = Some(format!("mcp_servers.{}.{setting}", target.server));
+        return Decision { setting, ..Decision::of(false) };
+    }
+    view.map_or(Decision::of(true), |view| view.decide(target))
+}
+
+/// Whether [`decide`] offers it, without saying why.
+pub(super) fn offers(view: Option<&View>, tools: &Tools, target: Target<'_>) -> bool {
+    let is_let_through = target.kind != Kind::Tools || tools.let_through(target.name);
+    is_let_through && view.is_none_or(|view| view.verdict(target).0)
+}
+
+/// The setting of a view that decides about a target.
+type Key = &'static str;
+
+impl View {
+    /// Whether clients of the view see `server`.
+    pub fn sees(&self, server: &str) -> bool {
+        let is_named = |rules: &[Rule]| rules.iter().any(|rule| is_match(&rule.server, server));
+        self.servers.as_deref().is_none_or(is_named) && self.allow.as_deref().is_none_or(is_named)
+    }
+
+    fn decide(&self, target: Target<'_>) -> Decision {
+        let (is_offered, key, rule) = self.verdict(target);
+        Decision {
+            is_offered,
+            setting: key.map(|key| format!("views.{}.{key}", self.name)),
+            rule: rule.map(Rule::text),
+            line: rule.map(|rule| rule.line),
+        }
+    }
+
+    fn verdict(&self, target: Target<'_>) -> (bool, Option<Key>, Option<&Rule>) {
+        let of_server = self.servers.iter().flatten().find(|rule| is_match(&rule.server, target.server));
+        if self.servers.is_some() && of_server.is_none() {
+            return (false, Some("servers"), None);
+        }
+        let spellings = spellings(target);
+        let matching = |rules: &'_ [Rule], spelling: &str| {
+            rules.iter().position(|rule| rule.matches(target.server, spelling))
+        };
+        if let Some(at) = spellings.iter().find_map(|spelling| matching(&self.deny, spelling)) {
+            return (false, Some("deny"), Some(&self.deny[at]));
+        }
+        let changes_nothing = matches!(target.effect, Effect::ReadOnly | Effect::Metered);
+        if self.read_only && target.kind == Kind::Tools && !changes_nothing {
+            return (false, Some("read_only"), None);
+        }
+        let Some(allow) = &self.allow else { return (true, Some("servers"), of_server) };
+        let mut allowing = spellings.iter().map(|spelling| matching(allow, spelling));
+        match allowing.next().flatten() {
+            Some(at) if allowing.all(|other| other.is_some()) => (true, Some("allow"), Some(&allow[at])),
+            _ => (false, Some("allow"), None),
+        }
+    }
+}
+
+impl Rule {
+    fn matches(&self, server: &str, name: &str) -> bool {
+        let is_item = self.item.as_deref().is_none_or(|item| is_match(item, name));
+        is_item && is_match(&self.server, server)
+    }
+
+    fn text(&self) -> String {
+        self.item.as_ref().map_or_else(|| self.server.clone(), |item| format!("{}/{item}", self.server))
+    }
+}
+
+/// The spellings of a target that all have to be selected. A server may read an escaped URI, or one with `..`, as
+/// another one.
+fn spellings<'a>(target: Target<'a>) -> Vec<Cow<'a, str>> {
+    let mut spellings = vec![Cow::Borrowed(target.name)];
+    let is_plain = !["%", "/.", "\\"].iter().any(|unusual| target.name.contains(unusual));
+    if is_plain || matches!(target.kind, Kind::Tools | Kind::Prompts) {
+        return spellings;
+    }
+    let decoded = percent_decode_str(target.name).decode_utf8_lossy().into_owned();
+    let mut add = |text: String| {
+        if !spellings.iter().any(|known| **known == text) {
+            spellings.push(Cow::Owned(text));
+        }
+    };
+    let whole = |text: &str| Url::parse(text).ok().map(|url| url.to_string());
+    // Characters that the parser escapes are read as they were written.
+    let readable = |text: String| percent_decode_str(&text).decode_utf8_lossy().into_owned();
+    whole(target.name).map(readable).into_iter().for_each(&mut add);
+    whole(&decoded).map(readable).into_iter().for_each(&mut add);
+    add(decoded);
+    spellings
+}
+
+fn read_servers(setting: &Setting<'_>) -> Option<Vec<Rule>> {
+    let rule = |item: &Setting<'_>| {
+        let server = item.parsed("the name of a server", |text| {
+            (!text.is_empty() && !text.contains('/')).then(|| text.to_owned())
+        })?;
+        Some(Rule { server, item: None, line: item.mark().line })
+    };
+    Some(setting.list()?.iter().filter_map(rule).collect())
+}
+
+fn read_items(setting: &Setting<'_>) -> Option<Vec<Rule>> {
+    let rule = |item: &Setting<'_>| {
+        let expected = "`server/name`, such as `files/read_*`, or `files/*` for all that a server has";
+        let (server, name) = item.parsed(expected, |text| {
+            let (server, name) = text.split_once('/')?;
+            (!server.is_empty() && !name.is_empty()).then(|| (server.to_owned(), name.to_owned()))
+        })?;
+        Some(Rule { server, item: Some(name), line: item.mark().line })
+    };
+    Some(setting.list()?.iter().filter_map(rule).collect())
+}
+
+fn read_instructions(setting: &Setting<'_>) -> Option<String> {
+    let text = String::from_setting(setting)?;
+    if text.len() > MAX_INSTRUCTIONS {
+        setting.problem(
+            format!(
+                "these are {} bytes, and clients such as Claude Code cut what is longer than 2048",
+                text.len()
+            ),
+            Some("say what matters first, and less".into()),
+        );
+    }
+    Some(text)
+}
+
+impl ViewSettings {
+    fn check(&mut self, setting: &Setting<'_>) {
+        if setting.member("servers").is_none() && setting.member("allow").is_none() {
+            let hint = "add `servers: [NAME]`, or `allow: [NAME/TOOL]`; `servers: [\"*\"]` is all of them";
+            setting.key_problem("the view selects nothing", Some(hint.into()));
+        }
+    }
+}
+
+/// Reads `views`.
+pub(super) fn read(setting: &Setting<'_>) -> Option<Vec<Arc<View>>> {
+    let view = |(name, entry): &(&str, Setting<'_>)| {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if !entry.is_any() && (name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_name)) {
+            let hint = "1 to 64 letters, digits, `-` and `_`: it stands in URLs";
+            entry.key_problem("this cannot be the name of a view", Some(hint.into()));
+        }
+        let ViewSettings { servers, allow, deny, read_only, instructions } =
+            ViewSettings::from_setting(entry)?;
+        let instructions = instructions.map(Arc::from);
+        Some(Arc::new(View { name: (*name).into(), servers, allow, deny, read_only, instructions }))
+    };
+    Some(setting.entries()?.iter().filter_map(view).collect())
+}
+
+/// Reports views of `views` that have the name of one of `servers`: both have one place in URLs.
+pub(super) fn check_names(views: &Setting<'_>, servers: &HashSet<Arc<str>>) {
+    for (name, entry) in views.entries().unwrap_or_default() {
+        if servers.contains(name) {
+            let hint = format!("`/mcp/{name}` would mean both; give one of the two another name");
+            entry.key_problem(format!("`{name}` is the name of a server too"), Some(hint));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

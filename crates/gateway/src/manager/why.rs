@@ -1,0 +1,124 @@
+//! Why clients get a tool or do not: for operators, who may know of everything.
+//!
+//! Not here: the decision itself (`view`), and the errors that clients read (`error`).
+
+use std::sync::Arc;
+
+use super::catalog::CatalogEntry;
+use super::error::Error;
+use super::snapshot::{Server, Snapshot};
+use super::view::{Decision, Target, decide};
+use super::{Manager, naming};
+use protocol::feature::{Effect, Kind};
+use upstream::config::OnChange;
+use upstream::{State, breaker};
+
+/// The most tools that one answer explains.
+const MAX_EXPLAINED: usize = 20;
+
+/// Why clients get one tool of a server or do not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The server.
+    pub server: Arc<str>,
+    /// The name of the tool at the server.
+    pub tool: String,
+    /// The name under which clients get it; none if they do not.
+    pub listed_as: Option<String>,
+    /// The rule that decided.
+    pub decision: Decision,
+    /// Whether its definition changed, and an operator has to approve it first.
+    pub is_held: bool,
+    /// The state of the server.
+    pub state: State,
+    /// The state of the circuit breaker of the server.
+    pub breaker: breaker::State,
+    /// What to do so that clients get it, or can call it.
+    pub advice: Option<String>,
+}
+
+impl Manager {
+    /// Explains the tools that `name` means: towards clients of `view`, towards all, or at a server, also as
+    /// `server/name`. An error if no server offers one.
+    pub fn why(&self, view: Option<&str>, name: &str) -> Result<Vec<Explanation>, Error> {
+        let (shared, seen) = (self.snapshot(), self.seen_through(view));
+        if let Some(view) = view.filter(|view| !shared.has_view(view)) {
+            return Err(Error::ViewNotFound { view: view.to_owned() });
+        }
+        let explained = shared.servers().iter().flat_map(|server| {
+            let names = names_at(&shared, &seen, server, name);
+            names.into_iter().map(|own| explanation(&seen, server, own)).collect::<Vec<_>>()
+        });
+        let explained: Vec<Explanation> = explained.take(MAX_EXPLAINED).collect();
+        if explained.is_empty() {
+            // Says what is near, and which servers were not reached yet.
+            return Err(shared.unknown_tool(name));
+        }
+        Ok(explained)
+    }
+}
+
+/// The tools of `server` that `name` means, by their names there.
+fn names_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &str) -> Vec<&'a str> {
+    let config = server.upstream.config();
+    let means = |entry: &&CatalogEntry| entry.exposed == name && entry.route.server == config.name;
+    let listed = [shared, seen].map(|snapshot| snapshot.listed_tools().iter().find(means));
+    let (qualified, slashed) = (
+        naming::qualifier(name, |other| (*config.name == *other).then_some(())),
+        name.split_once('/').filter(|(other, _)| *config.name == **other),
+    );
+    let is_meant = |own: &str| {
+        own == name
+            || config.tools.rename.get(own).is_some_and(|shown| shown == name)
+            || listed.iter().flatten().any(|entry| *entry.route.subject == *own)
+            || qualified.as_ref().is_some_and(|((), rest)| *rest == own)
+            || slashed.is_some_and(|(_, rest)| rest == own)
+    };
+    let tools = server.offer.iter().flat_map(|offer| &offer.tools);
+    tools.map(|tool| tool.name.as_str()).filter(|own| is_meant(own)).collect()
+}
+
+fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
+    let (config, status) = (server.upstream.config(), server.upstream.status());
+    let tool = server.offer.iter().flat_map(|offer| &offer.tools).find(|tool| tool.name == own);
+    let effect = tool.map_or(Effect::Unsafe, |tool| tool.effect);
+    let view = seen.view();
+    let target = Target { server: &config.name, kind: Kind::Tools, name: own, effect };
+    let decision = decide(view.map(|view| &**view), &config.tools, target);
+    let is_held = config.tools.on_change == OnChange::Block && server.trust.held(own).is_some();
+    let is_it = |entry: &&CatalogEntry| entry.route.server == config.name && *entry.route.subject == *own;
+    let listed_as = seen.listed_tools().iter().find(is_it).map(|entry| entry.exposed.clone());
+    let breaker = status.breaker.state;
+    let advice = match (&decision, listed_as.is_some()) {
+        (Decision { is_offered: false, setting, .. }, _) => {
+            let setting = setting.as_deref().unwrap_or("the rules");
+            Some(format!("change `{setting}` in the configuration file and reload"))
+        }
+        _ if is_held => Some(format!(
+            "look at `changed_tools` of {} and approve it: POST /api/v1/mcp/servers/{}/tools/approve",
+            config.name, config.name
+        )),
+        (_, false) => Some(format!("another tool of {} has this name: see `tools.rename`", config.name)),
+        _ if breaker == breaker::State::Open => {
+            Some(format!("the server fails: see `last_error` of {}, or reset its circuit breaker", config.name))
+        }
+        _ if !status.is_healthy() => Some(format!("the server is {}: see its `last_error`", status.state.as_str())),
+        _ => None,
+    };
+    let (server, tool) = (Arc::clone(&config.name), own.to_owned());
+    Explanation { server, tool, listed_as, decision, is_held, state: status.state, breaker, advice }
+}
+
+impl Snapshot {
+    /// The tools of the merged catalog.
+    fn listed_tools(&self) -> &[CatalogEntry] {
+        self.catalog(&super::Scope::ALL).map(|catalog| catalog.tools()).unwrap_or_default()
+    }
+
+    fn unknown_tool(&self, name: &str) -> Error {
+        let lookup = self.route(&super::Scope::ALL, super::ItemKind::Tool, name);
+        lookup.err().unwrap_or_else(|| {
+            Error::name_not_found(super::ItemKind::Tool, name, None, std::iter::empty())
+        })
+    }
+}
