@@ -44,6 +44,7 @@ fn catalog(offers: &[(Arc<str>, Offer)]) -> Catalog {
         .map(|(server, offer)| Part {
             server,
             choice: &choice,
+            view: None,
             offer,
             trust: &trust,
             login: None,

@@ -105,3 +105,4 @@ mod transcripts;
 mod unlisted;
 mod unreadable;
 mod vault;
+mod views;

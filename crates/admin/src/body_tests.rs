@@ -57,7 +57,13 @@ fn optional_members_may_be_left_out_or_null() {
         let request = read_text(text).expect("fine");
         assert_eq!(
             request,
-            CallRequest { server: None, tool: "t".into(), arguments: Raw::empty_object(), timeout: None }
+            CallRequest {
+                server: None,
+                tool: "t".into(),
+                arguments: Raw::empty_object(),
+                timeout: None,
+                view: None
+            }
         );
     }
 }

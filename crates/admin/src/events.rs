@@ -182,8 +182,12 @@ impl Stream {
         let Some(view) = self.principal.view() else { return true };
         match event.call() {
             Some((start, _)) => self.principal.may_see(start.principal.as_deref()),
-            None => event.is_about_a_server()
-                && event.server().is_some_and(|server| self.manager.seen_through(Some(view)).server(server).is_ok()),
+            None => {
+                event.is_about_a_server()
+                    && event
+                        .server()
+                        .is_some_and(|server| self.manager.seen_through(Some(view)).server(server).is_ok())
+            }
         }
     }
 

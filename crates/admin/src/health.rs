@@ -137,10 +137,7 @@ struct NamedState {
     get, path = "/health", tag = "gateway", operation_id = "health",
     responses((status = 200, description = "The gateway runs; `status` tells of its servers", body = Summary))
 )]
-pub(super) async fn summary(
-    State(api): State<Api>,
-    principal: Option<Extension<Principal>>,
-) -> Response {
+pub(super) async fn summary(State(api): State<Api>, principal: Option<Extension<Principal>>) -> Response {
     let view = principal.as_ref().and_then(|Extension(principal)| principal.view());
     let servers = ServerEntry::all(&api.manager.seen_through(view.map(|view| &**view)));
     let named = |server: &ServerEntry| NamedState {

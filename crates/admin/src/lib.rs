@@ -66,8 +66,8 @@ use auth::{Action, Principal, Role};
 use call_questions::OpenCalls;
 use gateway::Gateway;
 use gateway::login_links::LoginContext;
-use gateway::manager::{Manager, Scope, Snapshot};
 use gateway::manager::live_events::LiveEvents;
+use gateway::manager::{Manager, Scope, Snapshot};
 use json::Raw;
 use metrics_text::MetricsText;
 use printed_lists::Lists;
@@ -240,7 +240,9 @@ fn authorised(
         Some(principal) => {
             audit::refused(who(principal, id), action.as_str())?;
             let (detail, other) = match principal.view() {
-                Some(view) => (format!("a credential for the view {view} may not do this"), " and without a view"),
+                Some(view) => {
+                    (format!("a credential for the view {view} may not do this"), " and without a view")
+                }
                 None => (format!("the role {} may not do this", principal.role()), ""),
             };
             let hint = format!("use a credential with the role {}{other}", Role::needed_for(action));

@@ -61,9 +61,8 @@ impl ListQuery {
         if is_long(&read.query, MAX_QUERY) {
             return Err(wrong("`query` is longer than 256 bytes"));
         }
-        if is_long(&read.server, MAX_TEXT)
-            || is_long(&read.view, MAX_TEXT)
-            || is_long(&read.cursor, MAX_TEXT) {
+        if is_long(&read.server, MAX_TEXT) || is_long(&read.view, MAX_TEXT) || is_long(&read.cursor, MAX_TEXT)
+        {
             return Err(wrong("a parameter is longer than 256 bytes"));
         }
         if read.limit.is_some_and(|limit| !(1..=MAX_LIMIT).contains(&limit)) {

@@ -92,7 +92,13 @@ fn a_token_is_no_key_and_a_key_is_no_token() {
 async fn where_both_are_accepted_the_form_says_which_one_it_is() {
     let (key, hash) = generate("ci");
     let key = key.expose_secret();
-    let entry = ApiKey { id: "ci".into(), hash: KeyHash::Sha256(hash), role: Role::Reader, expires: None, view: None };
+    let entry = ApiKey {
+        id: "ci".into(),
+        hash: KeyHash::Sha256(hash),
+        role: Role::Reader,
+        expires: None,
+        view: None,
+    };
     // A key of another system that looks like a token.
     let odd = "eyKey.of.others";
     let slow = KeyHash::parse(&bcrypt::hash(odd, 4).expect("hashed")).expect("a hash").expect("taken");

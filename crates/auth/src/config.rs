@@ -66,7 +66,7 @@ impl ApiKeyList {
     }
 
     /// All keys. Reads the file, and blocks.
-    pub(super) fn all(&self) -> Result<Vec<ApiKey>, Error> {
+    pub fn all(&self) -> Result<Vec<ApiKey>, Error> {
         let Some(file) = &self.file else { return Ok(self.listed.clone()) };
         let further = file.keys()?;
         if let Some(twice) = further.iter().find(|key| self.listed.iter().any(|other| other.id == key.id)) {
@@ -227,7 +227,8 @@ fn read_keys(setting: &Setting<'_>) -> Option<Vec<ApiKey>> {
 
 impl OwnKey {
     fn check(&mut self, setting: &Setting<'_>) {
-        let is_superuser = self.role.iter().chain(self.roles.iter().flatten()).any(|role| *role == Role::Superuser);
+        let is_superuser =
+            self.role.iter().chain(self.roles.iter().flatten()).any(|role| *role == Role::Superuser);
         if let Some(view) = setting.member("view").filter(|_| is_superuser) {
             let hint = "a superuser operates everything: write `role: caller`, or remove `view`";
             view.key_problem("`view` does not go with the role superuser", Some(hint.into()));

@@ -20,7 +20,13 @@ fn sent(credential: &str) -> HeaderMap {
 
 fn key(id: &str) -> (String, ApiKey) {
     let (text, hash) = generate(id);
-    let entry = ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None, view: None };
+    let entry = ApiKey {
+        id: id.into(),
+        hash: KeyHash::Sha256(hash),
+        role: Role::Superuser,
+        expires: None,
+        view: None,
+    };
     (text.expose_secret().to_owned(), entry)
 }
 
@@ -82,8 +88,13 @@ fn a_key_that_is_the_same_goes_on_and_one_that_is_not_is_over() {
 async fn so_it_is_with_a_key_of_another_system() {
     let hash =
         |cost| KeyHash::parse(&bcrypt::hash("theirs", cost).expect("hashed")).expect("one").expect("taken");
-    let entry =
-        |hash: &KeyHash| ApiKey { id: "old".into(), hash: hash.clone(), role: Role::Reader, expires: None, view: None };
+    let entry = |hash: &KeyHash| ApiKey {
+        id: "old".into(),
+        hash: hash.clone(),
+        role: Role::Reader,
+        expires: None,
+        view: None,
+    };
     let (one, again) = (hash(4), hash(4));
     for (next, expected) in [(&one, true), (&again, false)] {
         let door = Authenticator::new(&Config::ApiKey(vec![entry(&one)].into())).expect("no files");

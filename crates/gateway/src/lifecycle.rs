@@ -122,13 +122,15 @@ fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Opti
     let logins = gateway.login_instructions(caller);
     let advice =
         |server: &Arc<Server>| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
-    let merged = match &scope.server {
-        Some(name) => {
+    let of_view = snapshot.view().and_then(|view| view.instructions.as_deref());
+    let merged = match (&scope.server, of_view) {
+        (Some(name), _) => {
             let absence = if logins.is_none() { absence::reason(snapshot, scope) } else { None };
             let parts = [absence, snapshot.server(name).ok().and_then(advice)];
             parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
         }
-        None => {
+        (None, Some(own)) => own.to_owned(),
+        (None, None) => {
             let part = |server: &Arc<Server>| {
                 advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))
             };

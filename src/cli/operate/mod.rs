@@ -29,6 +29,7 @@ mod servers;
 pub(super) mod table;
 mod tools;
 mod watch;
+mod why;
 
 use std::io;
 use std::process::ExitCode;
@@ -53,7 +54,16 @@ const TOOLS_HELP: &str = "\
 Examples:
   switchyard tools
   switchyard tools create issue
+  switchyard tools --as helpdesk
   switchyard tools -o name";
+
+const WHY_HELP: &str = "\
+Examples:
+  switchyard why create_issue
+  switchyard why issues/delete_issue --view support
+  switchyard why delete_issue --as helpdesk
+
+It needs the role superuser. A client hears only that there is no such tool.";
 
 const TOOL_HELP: &str = "\
 Examples:
@@ -147,6 +157,21 @@ pub(crate) enum OperateCommand {
     Tools {
         /// Words that name, server or description of the tool contain.
         query: Vec<String>,
+        /// Which clients [default: the one that asks].
+        #[command(flatten)]
+        client: why::ClientView,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Say why clients get a tool, or do not: which rule decides, and how its server is.
+    #[command(after_help = WHY_HELP)]
+    Why {
+        /// The tool: its name, its name at its server, or `server/name`.
+        name: String,
+        /// Which clients [default: those without a view].
+        #[command(flatten)]
+        client: why::ClientView,
         /// Options.
         #[command(flatten)]
         options: Options,
@@ -290,6 +315,7 @@ impl OperateCommand {
             | Self::Status { options, .. }
             | Self::Tools { options, .. }
             | Self::Tool { options, .. }
+            | Self::Why { options, .. }
             | Self::Call { options, .. }
             | Self::Read { options, .. }
             | Self::Prompt { options, .. }
@@ -333,7 +359,14 @@ async fn done_at(
         OperateCommand::Status { watch: true, .. } => watch::run(remote, screen).await,
         OperateCommand::Status { check, .. } => servers::status(remote, *check, screen).await,
         OperateCommand::Servers(_) => servers::list(remote, screen).await,
-        OperateCommand::Tools { query, .. } => tools::list(remote, query, screen).await,
+        OperateCommand::Tools { query, client, options } => {
+            let view = client.view(&options.running)?;
+            tools::list(remote, query, view.as_deref(), screen).await
+        }
+        OperateCommand::Why { name, client, options } => {
+            let view = client.view(&options.running)?;
+            why::explain(remote, name, view.as_deref(), screen).await
+        }
         OperateCommand::Tool { name, .. } => tools::show(remote, name, screen).await,
         OperateCommand::Call { name, arguments, json, .. } => {
             let call = call::Call { name, words: arguments, json: json.as_deref() };

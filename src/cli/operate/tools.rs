@@ -16,15 +16,17 @@ const HIDDEN: &str = "hidden by `tools.";
 /// Names in the error for an unknown tool.
 const MAX_SUGGESTIONS: usize = 5;
 
-/// Lists the tools of which name, server or description contain every word of `query`.
+/// Lists the tools of `view`, or those of the own credential, of which name, server or description contain every word of
+/// `query`.
 pub(super) async fn list(
     remote: &Remote,
     query: &[String],
+    view: Option<&str>,
     screen: &mut Screen<'_>,
 ) -> Result<(), RemoteError> {
     let words: Vec<_> =
         query.iter().flat_map(|text| text.split_whitespace()).map(str::to_lowercase).collect();
-    let tools: Vec<_> = all(remote).await?.into_iter().filter(|tool| has_all(tool, &words)).collect();
+    let tools: Vec<_> = all(remote, view).await?.into_iter().filter(|tool| has_all(tool, &words)).collect();
     let mut table = Table::new(&["TOOL", "SERVER", "DESCRIPTION"]);
     table.rows.extend(tools.iter().map(|tool| {
         [text(tool, "name"), text(tool, "server"), description(tool)]
@@ -43,7 +45,7 @@ pub(super) async fn list(
 
 /// Shows one tool: its server, its parameters and its annotations.
 pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
-    let tool = match find(&all(remote).await?, name) {
+    let tool = match find(&all(remote, None).await?, name) {
         Ok(tool) => tool,
         Err(unknown) => return Err(hidden(remote, name).await.unwrap_or(unknown)),
     };
@@ -82,7 +84,7 @@ pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -
 
 /// Returns the input schema of a tool, if it is known.
 pub(super) async fn schema(remote: &Remote, name: &str) -> Result<Option<Raw>, RemoteError> {
-    let Ok(tool) = find(&all(remote).await?, name) else { return Ok(None) };
+    let Ok(tool) = find(&all(remote, None).await?, name) else { return Ok(None) };
     Ok(tool.get("definition").and_then(|definition| definition.get("inputSchema")))
 }
 
@@ -92,8 +94,9 @@ async fn hidden(remote: &Remote, name: &str) -> Option<RemoteError> {
     matches!(&refused, RemoteError::Refused(text) if text.contains(HIDDEN)).then_some(refused)
 }
 
-async fn all(remote: &Remote) -> Result<Vec<Raw>, RemoteError> {
-    let answer = remote.rest(Method::GET, &["tools"], &[]).await?;
+async fn all(remote: &Remote, view: Option<&str>) -> Result<Vec<Raw>, RemoteError> {
+    let query: Vec<(&str, &str)> = view.map(|view| ("view", view)).into_iter().collect();
+    let answer = remote.rest(Method::GET, &["tools"], &query).await?;
     Ok(answer.get("tools").ok_or_else(not_a_gateway)?.elements().collect())
 }
 

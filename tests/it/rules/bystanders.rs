@@ -127,7 +127,7 @@ async fn a_thousand_panics_hurt_nobody_else() {
     }));
     let servers =
         BTreeMap::from([("s0".to_owned(), (vec!["a".to_owned(), BROKEN.to_owned()], Tools::default()))]);
-    let (written, shutdown) = (Written { servers, names: ToolNames::Auto }, Shutdown::new());
+    let (written, shutdown) = (Written { servers, names: ToolNames::Auto, view: None }, Shutdown::new());
     let manager = written.start(&Ran::default(), &shutdown);
     manager.settled(&Scope::ALL, Duration::from_secs(20)).await;
     let site = switchyard_mcp::program::router(&manager, &downstream::Config::default(), &shutdown)

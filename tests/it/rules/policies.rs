@@ -9,7 +9,7 @@ use auth::{Principal, Role};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gateway::manager::config::ToolNames;
-use gateway::manager::{self, Manager, Scope};
+use gateway::manager::{self, Manager, Scope, View};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use protocol::lifecycle::Peer;
@@ -96,7 +96,20 @@ pub struct Written {
     pub servers: BTreeMap<String, (Vec<String>, config::Tools)>,
     /// How tools are named.
     pub names: ToolNames,
+    /// The rules of a view, if there is one.
+    pub view: Option<Selected>,
 }
+
+/// The rules of a view: servers, and allowed and denied tools as `server/tool`.
+#[derive(Debug)]
+pub struct Selected {
+    servers: Option<Vec<String>>,
+    allow: Option<Vec<String>>,
+    deny: Vec<String>,
+}
+
+/// The name of the view.
+const VIEW: &str = "selected";
 
 /// How many spellings of unlisted tools are tried for each policy.
 const OTHERS: usize = 6;
@@ -113,7 +126,9 @@ impl Written {
         };
         let count = random.random_range(2..=3);
         let names = if random.random() { ToolNames::Auto } else { ToolNames::Prefixed };
-        Self { servers: (0..count).map(|index| server(index, random)).collect(), names }
+        let servers: BTreeMap<_, _> = (0..count).map(|index| server(index, random)).collect();
+        let view = Some(Selected::random(servers.keys().map(String::as_str).collect(), random));
+        Self { servers, names, view }
     }
 
     /// Whether the rules permit the tool, according to their documentation.
@@ -125,19 +140,18 @@ impl Written {
 
     /// Returns all tools that may be visible in `scope`.
     fn permitted(&self, scope: &Scope) -> BTreeSet<(String, String)> {
-        let is_in = |server: &str| match scope {
-            Scope::ALL => true,
-            Scope::Server(one) => **one == *server,
-        };
+        let is_in = |server: &str| scope.server.as_ref().is_none_or(|one| **one == *server);
         let all = self.servers.iter().filter(|(name, _)| is_in(name));
         let all =
             all.flat_map(|(name, (tools, _))| tools.iter().map(move |tool| (name.clone(), tool.clone())));
-        all.filter(|(server, tool)| self.permits(server, tool)).collect()
+        let view = self.view.as_ref().filter(|_| scope.view.is_some());
+        let is_selected = |server: &str, tool: &str| view.is_none_or(|view| view.has(server, tool));
+        all.filter(|(server, tool)| self.permits(server, tool) && is_selected(server, tool)).collect()
     }
 
     /// Whether a server gets calls of tools that it does not list: at its own endpoint, if it has no policy.
     fn passes_unlisted(&self, scope: &Scope) -> bool {
-        let Scope::Server(one) = scope else { return false };
+        let Some(one) = scope.server.as_ref().filter(|_| scope.view.is_none()) else { return false };
         let rules = &self.servers[&**one].1;
         let offers_all = rules.allow.is_none() && rules.deny.is_empty() && rules.rename.is_empty();
         offers_all && rules.on_change != config::OnChange::Block
@@ -179,8 +193,51 @@ impl Written {
         for server in &mut config.servers {
             server.tools = self.servers[&*server.name].1.clone();
         }
-        let config = manager::Config { tool_names: self.names, tools_per_page: 20, ..config };
+        let views = self.view.iter().map(|view| Arc::new(view.view())).collect();
+        let config = manager::Config { tool_names: self.names, tools_per_page: 20, views, ..config };
         Manager::with_connectors(config, connectors, shutdown.clone())
+    }
+}
+
+impl Selected {
+    fn random(servers: Vec<&str>, random: &mut StdRng) -> Self {
+        let mut rules = |often: f64| -> Vec<String> {
+            let of = |server: &&str| NAMES.map(|name| format!("{server}/{name}"));
+            let patterns = ["s0/*", "*/a", "s*/b*", "*/*"].map(str::to_owned);
+            let all = servers.iter().flat_map(of).chain(patterns);
+            all.filter(|_| random.random_bool(often)).collect()
+        };
+        let (allow, deny) = (rules(0.3), rules(0.1));
+        let some: Vec<String> =
+            servers.iter().filter(|_| random.random_bool(0.7)).map(|&server| server.to_owned()).collect();
+        let (servers, allow) = match random.random_range(0..3) {
+            0 => (Some(some), None),
+            1 => (None, Some(allow)),
+            _ => (Some(some), Some(allow)),
+        };
+        Self { servers, allow, deny }
+    }
+
+    /// Whether the view has the tool, according to its documentation.
+    fn has(&self, server: &str, tool: &str) -> bool {
+        let matches = |rule: &String| {
+            let (of, name) = rule.split_once('/').expect("a rule");
+            let is = |written: &str, name: &str| match written.strip_suffix('*') {
+                Some(begin) => name.starts_with(begin),
+                None => written == name,
+            };
+            is(of, server) && is(name, tool)
+        };
+        let is_there = self.servers.as_ref().is_none_or(|servers| servers.iter().any(|one| one == server));
+        is_there
+            && self.allow.as_ref().is_none_or(|allow| allow.iter().any(matches))
+            && !self.deny.iter().any(matches)
+    }
+
+    fn view(&self) -> View {
+        let texts = |all: &Vec<String>| all.iter().map(|one| &*one.clone().leak()).collect::<Vec<&str>>();
+        let (servers, allow) = (self.servers.as_ref().map(texts), self.allow.as_ref().map(texts));
+        View::of(VIEW, servers.as_deref(), allow.as_deref(), &texts(&self.deny)).expect("rules")
     }
 }
 
@@ -252,15 +309,25 @@ async fn listed_tools_can_be_called_and_no_others() {
         manager.settled(&Scope::ALL, Duration::from_mins(1)).await;
         let gateway = Gateway::new(manager, shutdown.clone());
         let spellings = written.spellings();
-        let servers = written.servers.keys().map(|name| Scope::Server(name.as_str().into()));
-        for scope in std::iter::once(Scope::ALL).chain(servers) {
+        let view = || Some(VIEW.into());
+        let of_view = |server: &String| Scope { view: view(), server: Some(server.as_str().into()) };
+        let servers = written.servers.keys().map(|name| Scope::of_server(name.as_str()));
+        let all = [Scope::ALL, Scope { view: view(), server: None }].into_iter();
+        let own = Arc::from(VIEW);
+        let is_reached = |scope: &Scope| {
+            let server = scope.server.as_deref().filter(|_| scope.view.is_some());
+            server.is_none_or(|server| gateway.manager().reach(Some(&own), Some(server), None).is_ok())
+        };
+        let scopes = all.chain(servers).chain(written.servers.keys().map(of_view));
+        for scope in scopes.filter(is_reached) {
             let all =
                 Role::ALL.into_iter().flat_map(|role| [Era::Modern, Era::Legacy].map(|era| (role, era)));
             for (role, era) in all {
                 let (principal, scope) = (Principal::new("somebody", role), scope.clone());
                 let asker = Asker { gateway: &gateway, principal, scope, era };
                 let (listed, permitted) = (asker.listed().await, written.permitted(&asker.scope));
-                let about = || format!("{:?} {role} {era:?} {:?}", asker.scope, written.servers);
+                let about =
+                    || format!("{:?} {role} {era:?} {:?} {:?}", asker.scope, written.servers, written.view);
                 let names: BTreeSet<&String> = listed.iter().collect();
                 assert_eq!(names.len(), listed.len(), "{}", about());
                 let others = spellings.sample(&mut random, OTHERS).filter(|name| !names.contains(name));

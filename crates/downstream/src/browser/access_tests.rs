@@ -28,8 +28,13 @@ struct Site {
 impl Site {
     async fn new() -> Self {
         let (key, hash) = generate("ops");
-        let entry =
-            ApiKey { id: "ops".into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None, view: None };
+        let entry = ApiKey {
+            id: "ops".into(),
+            hash: KeyHash::Sha256(hash),
+            role: Role::Superuser,
+            expires: None,
+            view: None,
+        };
         let config = Config { auth: auth::Config::ApiKey(vec![entry].into()), ..Config::default() };
         let guard = Guard::new(&config).expect("no files");
         let sessions = guard.browser().sessions();

@@ -182,6 +182,7 @@ pub(super) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
         hash: KeyHash::Sha256(hash),
         role: Role::Caller,
         expires: None,
+        view: None,
     };
     let [(alice, (first, first_hash)), (mallory, (second, second_hash))] = made;
     (vec![entry(alice, first_hash), entry(mallory, second_hash)], [first, second])

@@ -154,7 +154,12 @@ impl Manager {
 
     /// What a client reaches that is bound to the view `own` and asks for `named`, a view or a server, or in another place
     /// for the view `view`. What is outside of its own view does not exist for it.
-    pub fn reach(&self, own: Option<&Arc<str>>, named: Option<&str>, view: Option<&str>) -> Result<Scope, Error> {
+    pub fn reach(
+        &self,
+        own: Option<&Arc<str>>,
+        named: Option<&str>,
+        view: Option<&str>,
+    ) -> Result<Scope, Error> {
         let shared = self.published.snapshot.load();
         let is_view = |name: &str| shared.has_view(name) && own.is_none_or(|own| **own == *name);
         if let Some(view) = view.filter(|view| !is_view(view)) {

@@ -97,7 +97,9 @@ impl Error {
             | Self::ToolChanged { server, tool, .. }
             | Self::OtherDefinition { server, tool, .. } => (Some(server), Some(tool)),
             Self::Upstream { server, tool, .. } => (Some(server), tool.as_deref()),
-            Self::AmbiguousUri { .. } | Self::ResourceNotFound { .. } | Self::ViewNotFound { .. } => (None, None),
+            Self::AmbiguousUri { .. } | Self::ResourceNotFound { .. } | Self::ViewNotFound { .. } => {
+                (None, None)
+            }
         }
     }
 }

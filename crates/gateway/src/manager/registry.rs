@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
+use super::client_snapshots::{ClientSnapshots, OwnOffers};
 use super::config::Config;
 use super::error::Error;
 use super::history::CallHistory;
@@ -25,7 +26,6 @@ use super::live_events::{EventContent, LiveEvents};
 use super::recorded_call::Recorder;
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
-use super::client_snapshots::{ClientSnapshots, OwnOffers};
 use protocol::Notification;
 use upstream::{Affinity, Change, Offer, State, Update, Upstream, breaker};
 

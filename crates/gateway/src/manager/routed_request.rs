@@ -155,7 +155,9 @@ impl RoutedRequest {
                 let names = server.catalog.tools().iter().map(|entry| entry.exposed.as_str());
                 return Err(Error::name_not_found(ItemKind::Tool, tool, Some(&config.name), names));
             }
-            None if self.reads_a_uri() && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) => {
+            None if self.reads_a_uri()
+                && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) =>
+            {
                 return Err(Error::resource_not_found(&self.subject));
             }
             _ if config.tools.on_change != OnChange::Block => None,

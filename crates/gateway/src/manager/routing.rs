@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::catalog::{Route, ServerResource, UriServers};
+use super::client_snapshots::Viewer;
 use super::error::{Error, ItemKind};
 use super::snapshot::{Scope, Snapshot};
-use super::client_snapshots::Viewer;
 use super::{Manager, failed_at};
 use crate::manager::routed_request::{RoutedRequest, completion_call, read_call};
 use json::Raw;

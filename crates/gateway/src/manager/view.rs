@@ -41,7 +41,7 @@ settings! {
 
 /// A rule of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub(super) struct Rule {
     server: String,
     /// The name or URI at the server; all of them where a rule names servers.
     item: Option<String>,
@@ -64,7 +64,7 @@ pub struct View {
 
 /// Something that a server offers.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
+pub(super) struct Target<'a> {
     /// The server.
     pub server: &'a str,
     /// What it is.
@@ -95,7 +95,7 @@ impl Decision {
 }
 
 /// Decides whether a server with the selection `tools` offers `target` to clients of `view`, or to clients without one.
-pub fn decide(view: Option<&View>, tools: &Tools, target: Target<'_>) -> Decision {
+pub(super) fn decide(view: Option<&View>, tools: &Tools, target: Target<'_>) -> Decision {
     if target.kind == Kind::Tools
         && let Some(setting) = tools.hidden_by(target.name)
     {
@@ -119,6 +119,22 @@ impl View {
     pub fn sees(&self, server: &str) -> bool {
         let is_named = |rules: &[Rule]| rules.iter().any(|rule| is_match(&rule.server, server));
         self.servers.as_deref().is_none_or(is_named) && self.allow.as_deref().is_none_or(is_named)
+    }
+
+    /// A view of these rules, written as in the configuration file; none if an item is not written as `server/name`.
+    pub fn of(name: &str, servers: Option<&[&str]>, allow: Option<&[&str]>, deny: &[&str]) -> Option<Self> {
+        let named = |server: &&str| Rule { server: (*server).to_owned(), item: None, line: 0 };
+        let items =
+            |rules: &[&str]| rules.iter().map(|rule| Rule::of_item(rule, 0)).collect::<Option<Vec<_>>>();
+        let allow = allow.map(|allow| items(allow).ok_or(())).transpose().ok()?;
+        Some(Self {
+            name: name.into(),
+            servers: servers.map(|servers| servers.iter().map(named).collect()),
+            allow,
+            deny: items(deny)?,
+            read_only: false,
+            instructions: None,
+        })
     }
 
     fn decide(&self, target: Target<'_>) -> Decision {
@@ -157,6 +173,13 @@ impl View {
 }
 
 impl Rule {
+    /// Reads `server/name`.
+    fn of_item(text: &str, line: u32) -> Option<Self> {
+        let (server, item) =
+            text.split_once('/').filter(|(server, item)| !server.is_empty() && !item.is_empty())?;
+        Some(Self { server: server.to_owned(), item: Some(item.to_owned()), line })
+    }
+
     fn matches(&self, server: &str, name: &str) -> bool {
         let is_item = self.item.as_deref().is_none_or(|item| is_match(item, name));
         is_item && is_match(&self.server, server)
@@ -203,11 +226,7 @@ fn read_servers(setting: &Setting<'_>) -> Option<Vec<Rule>> {
 fn read_items(setting: &Setting<'_>) -> Option<Vec<Rule>> {
     let rule = |item: &Setting<'_>| {
         let expected = "`server/name`, such as `files/read_*`, or `files/*` for all that a server has";
-        let (server, name) = item.parsed(expected, |text| {
-            let (server, name) = text.split_once('/')?;
-            (!server.is_empty() && !name.is_empty()).then(|| (server.to_owned(), name.to_owned()))
-        })?;
-        Some(Rule { server, item: Some(name), line: item.mark().line })
+        item.parsed(expected, |text| Rule::of_item(text, item.mark().line))
     };
     Some(setting.list()?.iter().filter_map(rule).collect())
 }

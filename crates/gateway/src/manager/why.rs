@@ -99,10 +99,13 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
             config.name, config.name
         )),
         (_, false) => Some(format!("another tool of {} has this name: see `tools.rename`", config.name)),
-        _ if breaker == breaker::State::Open => {
-            Some(format!("the server fails: see `last_error` of {}, or reset its circuit breaker", config.name))
+        _ if breaker == breaker::State::Open => Some(format!(
+            "the server fails: see `last_error` of {}, or reset its circuit breaker",
+            config.name
+        )),
+        _ if !status.is_healthy() => {
+            Some(format!("the server is {}: see its `last_error`", status.state.as_str()))
         }
-        _ if !status.is_healthy() => Some(format!("the server is {}: see its `last_error`", status.state.as_str())),
         _ => None,
     };
     let (server, tool) = (Arc::clone(&config.name), own.to_owned());
@@ -117,8 +120,8 @@ impl Snapshot {
 
     fn unknown_tool(&self, name: &str) -> Error {
         let lookup = self.route(&super::Scope::ALL, super::ItemKind::Tool, name);
-        lookup.err().unwrap_or_else(|| {
-            Error::name_not_found(super::ItemKind::Tool, name, None, std::iter::empty())
-        })
+        lookup
+            .err()
+            .unwrap_or_else(|| Error::name_not_found(super::ItemKind::Tool, name, None, std::iter::empty()))
     }
 }

@@ -163,6 +163,22 @@ impl Mailbox {
         drop(ended);
     }
 
+    /// Ends the subscriptions whose topics `is_seen` does not know any longer.
+    pub(crate) fn keep_seen(&self, is_seen: impl Fn(&super::Topic) -> bool) {
+        let mut state = self.state();
+        let uris: Vec<String> = state.subscriptions.keys().cloned().collect();
+        let mut ended = Vec::new();
+        for uri in uris {
+            if !is_seen(state.subscriptions[&uri].topic()) {
+                let subscription = state.subscriptions.remove(&uri);
+                self.release(subscription.as_ref());
+                ended.extend(subscription);
+            }
+        }
+        drop(state);
+        drop(ended);
+    }
+
     /// Whether it is subscribed to `uri`.
     pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
         self.state().subscriptions.contains_key(uri)

@@ -88,6 +88,11 @@ impl Subscription {
         self.size
     }
 
+    /// What it is about.
+    pub(super) const fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
     /// Adds the subscription at the server, which lasts as long as this one.
     pub(crate) fn kept_by(mut self, watching: Watching) -> Self {
         self.watching = Some(watching);

@@ -50,7 +50,8 @@ async fn gateway() -> (Gateway, impl Fn()) {
     });
     let config = Config::of(vec![fake::config("s")]);
     let shutdown = Shutdown::new();
-    let manager = Manager::with_connectors(config, vec![Arc::new(connector)], shutdown.clone());
+    let manager =
+        crate::manager::Manager::with_connectors(config, vec![Arc::new(connector)], shutdown.clone());
     manager.settled(&Scope::ALL, Duration::from_secs(1)).await;
     let ring = move || {
         let notice =

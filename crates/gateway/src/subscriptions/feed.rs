@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::caller::Caller;
 use crate::manager::{Manager, Scope, Viewer};
-use crate::notifications::Mailbox;
+use crate::notifications::{Mailbox, Topic};
 use auth::Principal;
 use protocol::Notification;
 use protocol::feature::List;
@@ -60,9 +60,23 @@ impl Feed {
     }
 
     fn ready(&self) -> Option<Notification> {
+        if self.scope.view.is_some() {
+            self.end_hidden();
+        }
         let viewer = Viewer { scope: &self.scope, affinity: Some(&self.affinity) };
         let now = self.manager.revisions(viewer, &self.principal);
         self.mailbox.take_changed(now).map(changed).or_else(|| self.mailbox.take())
+    }
+}
+
+impl Feed {
+    /// Ends subscriptions to what the view does not have any longer. What it hides is neither sent nor asked for.
+    fn end_hidden(&self) {
+        let snapshot = self.manager.seen_by(Some(&self.affinity));
+        self.mailbox.keep_seen(|topic: &Topic| match topic {
+            Topic::Resource(server, uri) => snapshot.sees_resource(server, uri),
+            Topic::Task(server, _) | Topic::Elicitation(server, _) => snapshot.server(server).is_ok(),
+        });
     }
 }
 

@@ -26,7 +26,7 @@ async fn of_servers(servers: Vec<upstream::Config>, fakes: &[&Fake]) -> Gateway 
     let config = Config::of(servers);
     let connectors = fakes.iter().map(|fake| fake.connector()).collect();
     let shutdown = Shutdown::new();
-    let manager = Manager::with_connectors(config, connectors, shutdown.clone());
+    let manager = crate::manager::Manager::with_connectors(config, connectors, shutdown.clone());
     manager.settled(&Scope::ALL, Duration::from_secs(1)).await;
     Gateway::new(manager, shutdown)
 }

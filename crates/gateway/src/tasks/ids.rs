@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(ids.find(&stranger, &token), None);
         let narrow = |server: &str| {
             let mut narrow = client.clone();
-            narrow.scope = Scope::of_server(server);
+            narrow.scope = crate::manager::Scope::of_server(server);
             narrow
         };
         assert_eq!(ids.find(&narrow("s"), &token), Some(found));

@@ -164,9 +164,7 @@ impl Tools {
         ];
         let mut found = Vec::new();
         for (list, written) in lists {
-            for name in
-                written.into_iter().filter(|name| !offered.iter().any(|tool| is_match(name, tool)))
-            {
+            for name in written.into_iter().filter(|name| !offered.iter().any(|tool| is_match(name, tool))) {
                 found.push(format!(
                     "`tools.{list}` names `{}`, and it has no such tool{}",
                     one_line(name),

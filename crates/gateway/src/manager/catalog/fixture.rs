@@ -68,8 +68,15 @@ pub(super) fn after(servers: &[(&str, Has<'_>)], choice: &Tools, history: &mut H
     let offers: Vec<(Arc<str>, Offer)> =
         servers.iter().map(|(server, has)| (Arc::from(*server), has.offer())).collect();
     let trust = Trust::default();
-    let part =
-        |(server, offer)| Part { server, choice, offer, trust: &trust, login: None, lists_login: false };
+    let part = |(server, offer)| Part {
+        server,
+        choice,
+        view: None,
+        offer,
+        trust: &trust,
+        login: None,
+        lists_login: false,
+    };
     let parts: Vec<Part<'_>> = offers.iter().map(|(server, offer)| part((server, offer))).collect();
     let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
     let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers, keeps_dots: false };

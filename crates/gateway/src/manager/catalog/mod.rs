@@ -382,7 +382,10 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Catal
 fn caching(parts: &[Part<'_>], kind: Kind) -> Caching {
     // A login changes the list at any moment.
     let logins = parts.iter().filter(|part| part.lists_login && kind == Kind::Tools).map(|_| Caching::NONE);
-    Caching::of_all(parts.iter().filter_map(|part| part.offer.caching(kind)).chain(logins))
+    let caching = Caching::of_all(parts.iter().filter_map(|part| part.offer.caching(kind)).chain(logins));
+    // A list may depend on the credential where there are views.
+    let is_whole = parts.iter().all(|part| part.view.is_none());
+    Caching { is_public: caching.is_public && is_whole, ..caching }
 }
 
 #[cfg(test)]

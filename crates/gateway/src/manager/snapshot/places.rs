@@ -42,9 +42,16 @@ impl Snapshot {
             }
         };
         // A template that the view has may make URIs that it has not.
-        Ok(found.only(|place| {
-            self.server_called(&place.server).is_some_and(|server| server.offers(kind, &place.uri, Effect::ReadOnly))
-        }))
+        Ok(found.only(|place| self.offers_uri(kind, &place.server, &place.uri)))
+    }
+
+    /// Whether clients may read the resource `uri` of `server`, whether it is listed or not.
+    pub(crate) fn sees_resource(&self, server: &str, uri: &str) -> bool {
+        self.offers_uri(Kind::Resources, server, uri)
+    }
+
+    fn offers_uri(&self, kind: Kind, server: &str, uri: &str) -> bool {
+        self.server_called(server).is_some_and(|server| server.offers(kind, uri, Effect::ReadOnly))
     }
 
     /// Returns the servers for the skill `uri` in a scope: those of its places that declare skills.

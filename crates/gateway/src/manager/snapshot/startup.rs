@@ -123,7 +123,11 @@ impl Manager {
             return;
         }
         let mut changes = self.changes();
-        let wait = async { while !self.seen_through(scope.view.as_deref()).is_settled(scope) && changes.changed().await.is_ok() {} };
+        let wait = async {
+            while !self.seen_through(scope.view.as_deref()).is_settled(scope)
+                && changes.changed().await.is_ok()
+            {}
+        };
         // The state of a server reports a late one.
         let _ = timeout(patience, wait).await;
     }
