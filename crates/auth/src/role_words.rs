@@ -161,6 +161,36 @@ mod tests {
     }
 
     #[test]
+    fn token_is_bound_to_the_view_that_its_claim_names() {
+        let words = |map: Option<&[(&str, &str)]>| RoleWords {
+            claim: None,
+            map: None,
+            view_claim: Some("groups".to_owned()),
+            view_map: map.map(|map| map.iter().map(|(word, view)| ((*word).into(), (*view).into())).collect()),
+        };
+        let view = |words: &RoleWords, role: Role, claims: &str| {
+            let claims = Raw::parse(&Bytes::copy_from_slice(claims.as_bytes())).expect("JSON");
+            let bound = words.bound(&Principal::of_token("ann", role), &claims);
+            (bound.view().map(|view| view.to_string()), bound.role())
+        };
+        let some = |name: &str| Some(name.to_owned());
+        let mapped = words(Some(&[("help", "support"), ("staff", "*")]));
+        for (words, role, claims, expected) in [
+            (&words(None), Role::Caller, r#"{"groups": "support"}"#, (some("support"), Role::Caller)),
+            (&words(None), Role::Caller, "{}", (some(""), Role::Caller)),
+            (&words(None), Role::Caller, r#"{"groups": "*"}"#, (some("*"), Role::Caller)),
+            (&words(None), Role::Superuser, "{}", (None, Role::Superuser)),
+            (&words(None), Role::Superuser, r#"{"groups": ["support"]}"#, (some("support"), Role::Caller)),
+            (&mapped, Role::Caller, r#"{"groups": ["x", "help", "staff"]}"#, (some("support"), Role::Caller)),
+            (&mapped, Role::Reader, r#"{"groups": ["staff", "help"]}"#, (None, Role::Reader)),
+            (&mapped, Role::Caller, r#"{"groups": ["support"]}"#, (some(""), Role::Caller)),
+            (&mapped, Role::Superuser, r#"{"groups": []}"#, (some(""), Role::Caller)),
+        ] {
+            assert_eq!(view(words, role, claims), expected, "{claims}");
+        }
+    }
+
+    #[test]
     fn only_mapped_words_count_and_the_strongest_of_them() {
         let map = [("true", Role::Superuser), ("staff", Role::Caller), ("7", Role::Reader)];
         for (claims, expected) in [
@@ -220,7 +250,7 @@ mod tests {
 
     #[test]
     fn scopes_are_known_only_where_the_role_is_one() {
-        let words = |claim: Option<&str>, map| RoleWords { claim: claim.map(str::to_owned), map };
+        let words = |claim: Option<&str>, map| RoleWords { claim: claim.map(str::to_owned), map, view_claim: None, view_map: None };
         assert_eq!(words(None, None).scopes(), [""; 0]);
         assert_eq!(words(Some("scope"), None).scopes(), ["reader", "caller", "superuser"]);
         let map = Some(BTreeMap::from([("mcp:use".to_owned(), Role::Caller)]));
