@@ -111,11 +111,15 @@ fn offers(
     for found in connect::installed(host) {
         let is_wanted =
             arguments.import.is_empty() || arguments.import.iter().any(|id| id == found.client.id);
-        let Some(offer) = is_wanted.then(|| offer(&found, &gateway, streams)).transpose()?.flatten() else {
+        if !is_wanted {
             continue;
-        };
+        }
+        let Some(offer) = offer(&found, host, &gateway, streams)? else { continue };
         absent.retain(|id| *id != found.client.id);
-        let is_certain = arguments.writing.yes || arguments.writing.dry_run || !arguments.import.is_empty();
+        let is_certain = arguments.writing.yes
+            || arguments.writing.dry_run
+            || !arguments.import.is_empty()
+            || offer.names().next().is_none();
         if is_certain || streams.ask(&question(&found, &offer), true)? {
             chosen.push(offer);
         }
@@ -128,14 +132,17 @@ fn offers(
     }
 }
 
-/// Returns the servers of a client, if it has any.
+/// Returns the servers of a client, if it has any, or any that are left out.
 fn offer(
     found: &ClientFile,
+    host: &Host<'_>,
     gateway: &Url,
     streams: &mut CommandStreams<'_>,
 ) -> Result<Option<Offer>, CommandError> {
-    match Offer::client(found, gateway) {
-        Ok(offer) => Ok(Some(offer).filter(|offer| offer.names().next().is_some())),
+    match Offer::client(found, &host.project, gateway) {
+        Ok(offer) => {
+            Ok(Some(offer).filter(|offer| offer.names().next().is_some() || !offer.refused.is_empty()))
+        }
         Err(error) => {
             writeln!(streams.err, "note: {}: left out: {error}", found.client.name)?;
             Ok(None)

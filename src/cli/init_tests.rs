@@ -108,3 +108,24 @@ fn nothing_is_written_without_a_yes_or_over_another_file() {
     assert!(code == ExitCode::SUCCESS && file.ends_with("mcp_servers: {}\n"), "{err}");
     assert!(err.contains("the old content is in"), "{err}");
 }
+
+#[test]
+fn servers_of_the_current_folder_are_taken_and_those_of_others_are_named() {
+    let home = home();
+    let project = home.path().join("project");
+    let own = r#""files": {"command": "own"}, "notes": {"command": "notes"}"#;
+    let claude = format!(
+        r#"{{"mcpServers": {{"files": {{"command": "all"}}}}, "projects": {{
+            "{}": {{"mcpServers": {{{own}}}, "disabledMcpServers": ["notes"]}},
+            "/elsewhere": {{"mcpServers": {{"far": {{"command": "far"}}}}}}}}}}"#,
+        project.display()
+    );
+    fs::write(home.path().join(".claude.json"), claude).expect("written");
+    let (code, file, err) = ran(&home, "--yes --import claude-code", None);
+    assert_eq!(code, ExitCode::SUCCESS, "{err}");
+    let expected =
+        "mcp_servers:\n  files:\n    command: own\n  notes:\n    enabled: false\n    command: notes\n";
+    assert!(file.ends_with(expected), "{file}");
+    let other = "note: /elsewhere: left out: it has servers of its own, which `switchyard import ";
+    assert!(err.contains(other) && err.contains(".claude.json --project /elsewhere` prints"), "{err}");
+}

@@ -9,10 +9,15 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 use super::registry::{self, Offer};
-use super::{Client, ClientFile, Error, FileChange, inherited, migrate, missing_values, snippet, unchanged};
+use super::{
+    Client, ClientFile, Error, FileChange, inherited, migrate, missing_values, reader, snippet, unchanged,
+};
 use crate::config::Config;
-use crate::config::import::json::{Json, Members};
+use crate::config::import::json::{Json, Members, member};
+use crate::config::import::ownership::{REASON, is_ours, leads_to};
+use crate::config::import::{Folder, Projects};
 use settings::expand::Lookup;
+use settings::one_line;
 
 /// The beginning of a new file.
 const HEAD: &str = "\
@@ -71,11 +76,40 @@ impl Offer {
         snippet::read(source, text, name).map_err(failed)
     }
 
-    /// The servers in a client's file, without those that lead to `gateway`.
-    pub(crate) fn client(ClientFile { client, file, .. }: &ClientFile, gateway: &Url) -> Result<Self, Error> {
+    /// The servers in a client's file, without those that lead to `gateway`. Those that it has for `folder` alone take the
+    /// place of others of their names.
+    pub(crate) fn client(
+        ClientFile { client, file, .. }: &ClientFile,
+        folder: &Path,
+        gateway: &Url,
+    ) -> Result<Self, Error> {
         let invalid = |reason| Error::Invalid { path: file.clone(), reason };
         let root = Client::place(client).parse(&unchanged(file)?.before).map_err(invalid)?;
-        Ok(migrate::offer(client, file, &root, gateway))
+        let mut offer = migrate::offer(client, file, &root, gateway);
+        if let Json::Object(members) = root
+            && member(&members, reader::PROJECTS).is_some()
+        {
+            let members = reader::others(members, &[]);
+            let folder = Folder { path: folder, is_asked_for: false };
+            let projects = Projects::of(&members, folder).map_err(|error| invalid(error.to_string()))?;
+            for (name, server) in projects.selected.into_iter().flatten() {
+                offer.servers.retain(|(other, _)| other != name);
+                if is_ours(name) || leads_to(gateway, server) {
+                    offer.refused.push((name.clone(), REASON.to_owned()));
+                } else {
+                    offer.servers.push((name.clone(), server.clone()));
+                }
+            }
+            offer.refused.extend(projects.others.into_iter().map(|other| {
+                let reason = format!(
+                    "it has servers of its own, which `switchyard import {} --project {}` prints",
+                    file.display(),
+                    one_line(other)
+                );
+                (other.to_owned(), reason)
+            }));
+        }
+        Ok(offer)
     }
 
     /// The names of the servers.

@@ -30,7 +30,7 @@ pub(crate) struct Offer {
     pub(super) inputs: Option<Json>,
     pub(super) servers: Members,
     /// Names of servers there that are not offered, and why.
-    pub(super) refused: Vec<(String, String)>,
+    pub(crate) refused: Vec<(String, String)>,
     /// Whether they have the form of the configuration file already.
     pub(super) is_own: bool,
     /// Whether the operator typed them as arguments, so that they may name secrets of the vault.

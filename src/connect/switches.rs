@@ -5,6 +5,7 @@
 //! | Gemini CLI, Qwen Code | `mcp.allowed` and `mcp.excluded`, before that `allowMCPServers` and `excludeMCPServers` |
 //! | Claude Code | `disabledMcpServers` and `disabledMcpjsonServers`, of a folder or of a file |
 //! | `OpenCode`, Kilo Code | `tools`, with `SERVER_TOOL: false` |
+//! | Zed | `context_servers` of its default profile. A server that the profile does not name stays as it is, because other profiles may use it |
 //!
 //! Sources: the pages of the table of clients, read on 2026-11-28.
 
@@ -20,19 +21,53 @@ const ONLY: [&[&str]; 2] = [&["mcp", "allowed"], &["allowMCPServers"]];
 pub(super) fn apply(root: &Members, servers: &mut Members) {
     let lists = |keys: &[&[&str]]| keys.iter().filter_map(|key| texts(root, key)).collect::<Vec<_>>();
     let (off, only) = (lists(&OFF), lists(&ONLY));
+    let profile = default_profile(root);
     for (name, server) in servers {
         let Json::Object(members) = server else { continue };
+        let preset = profile.and_then(|(profile, _)| object(profile, &["context_servers", name]));
         let is_off = off.iter().any(|list| list.contains(&name.as_str()))
-            || only.iter().any(|list| !list.contains(&name.as_str()));
+            || only.iter().any(|list| !list.contains(&name.as_str()))
+            || preset.is_some_and(|preset| member(preset, "enabled") == Some(&Json::Bool(false)));
         if is_off {
             members.retain(|(key, _)| !matches!(key.as_str(), "enabled" | "disabled"));
             members.push(("disabled".to_owned(), Json::Bool(true)));
         }
-        let tools = tools_off(root, name);
+        let mut tools = tools_off(root, name);
+        if let Some(switches) = preset.and_then(|preset| object(preset, &["tools"])) {
+            let that_are = |is_on| {
+                let tools = switches.iter().filter(move |(_, value)| *value == Json::Bool(is_on));
+                tools.map(|(tool, _)| Json::Text(tool.clone()))
+            };
+            if profile.is_some_and(|(_, has_all)| has_all) {
+                tools.extend(that_are(false));
+            } else {
+                members.push(("enabled_tools".to_owned(), Json::List(that_are(true).collect())));
+            }
+        }
         if !tools.is_empty() {
             members.push(("disabled_tools".to_owned(), Json::List(tools)));
         }
     }
+}
+
+/// The profile that Zed begins with, and whether it has all tools that it does not name.
+fn default_profile(root: &Members) -> Option<(&Members, bool)> {
+    let agent = object(root, &["agent"])?;
+    let name = member(agent, "default_profile").and_then(Json::text).unwrap_or("write");
+    let profile = object(agent, &["profiles", name])?;
+    let has_all = match member(profile, "enable_all_context_servers") {
+        Some(value) => *value == Json::Bool(true),
+        None => name == "write",
+    };
+    Some((profile, has_all))
+}
+
+/// The mapping at `keys`.
+fn object<'j>(root: &'j Members, keys: &[&str]) -> Option<&'j Members> {
+    keys.iter().try_fold(root, |members, key| match member(members, key)? {
+        Json::Object(members) => Some(members),
+        _ => None,
+    })
 }
 
 /// The texts in the list at `key`.
@@ -87,6 +122,25 @@ mod tests {
             ),
             (r#"{"tools": {"a": false}}"#, r#"{"command": "a", "enabled": true, "disabled_tools": ["*"]}"#),
             (r#"{"tools": {"*": false}}"#, r#"{"command": "a", "enabled": true, "disabled_tools": ["*"]}"#),
+            (
+                r#"{"agent": {"profiles": {"write": {"context_servers": {"a": {"tools": {"x": false, "y": true}}}}}}}"#,
+                r#"{"command": "a", "enabled": true, "disabled_tools": ["x"]}"#,
+            ),
+            (
+                r#"{"agent": {"default_profile": "few", "profiles": {
+                    "few": {"context_servers": {"a": {"tools": {"x": false, "y": true}}}}}}}"#,
+                r#"{"command": "a", "enabled": true, "enabled_tools": ["y"]}"#,
+            ),
+            (
+                r#"{"agent": {"default_profile": "few", "profiles": {
+                    "few": {"enable_all_context_servers": true, "context_servers": {"a": {"enabled": false}}},
+                    "write": {"context_servers": {"a": {"tools": {"x": false}}}}}}}"#,
+                off,
+            ),
+            (
+                r#"{"agent": {"default_profile": "ask", "profiles": {"ask": {"context_servers": {"b": {}}}}}}"#,
+                r#"{"command": "a", "enabled": true}"#,
+            ),
         ] {
             let mut servers = members(r#"{"a": {"command": "a", "enabled": true}}"#);
             apply(&members(root), &mut servers);

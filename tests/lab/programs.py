@@ -18,8 +18,8 @@ from typing import Any
 
 #: Seconds within which a program must be ready.
 PATIENCE = 60
-#: States of a server that is connected and listed, could not be, or waits for a login.
-SETTLED = ("ready", "failed", "login_required")
+#: States of a server that is connected and listed, could not be, waits for a login, or is not contacted.
+SETTLED = ("ready", "failed", "login_required", "disabled", "not_configured")
 
 
 def listening_port(log: Path) -> int | None:

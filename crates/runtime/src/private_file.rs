@@ -19,23 +19,12 @@ use crate::regular_file;
 
 /// Only the owner may read and write.
 const MODE: u32 = 0o600;
-/// The permission without which no file can be written.
-const NEEDED: &str = "write to its folder";
 
 /// Opens the lock file beside `path`, and makes its folder if it is missing. The file itself is no lock, because it is
 /// replaced.
 pub fn open_lock(path: &Path) -> io::Result<File> {
-    let denied = |error| regular_file::explained(error, NEEDED);
     DirBuilder::new().recursive(true).mode(0o700).create(folder(path)).map_err(denied)?;
-    // A FIFO without a reader is an error.
-    let file = options(OFlags::NONBLOCK).create(true).open(beside(path, "lock")).map_err(denied)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.nlink() != 1 {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "its lock is not a regular file with one name"));
-    }
-    check_owner(&found)?;
-    file.set_permissions(Permissions::from_mode(MODE))?;
-    Ok(file)
+    append(&beside(path, "lock"))
 }
 
 /// Opens the file at `path` for reading. Fails if another user owns it. A link is followed, because Kubernetes mounts
@@ -120,7 +109,7 @@ pub fn create(path: &Path) -> io::Result<File> {
         _ => {}
     }
     let made = options(OFlags::empty()).create_new(true).open(path);
-    let file = made.map_err(|error| regular_file::explained(error, NEEDED))?;
+    let file = made.map_err(denied)?;
     // The umask may have taken bits away.
     file.set_permissions(Permissions::from_mode(MODE))?;
     Ok(file)
@@ -129,7 +118,8 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Opens the file at `path` for reading and appending, or makes it. Fails if another user owns it, or if it has other
 /// names.
 pub fn append(path: &Path) -> io::Result<File> {
-    let file = options(OFlags::NONBLOCK).read(true).append(true).create(true).open(path)?;
+    // A FIFO without a reader is an error.
+    let file = options(OFlags::NONBLOCK).read(true).append(true).create(true).open(path).map_err(denied)?;
     let found = file.metadata()?;
     if !found.is_file() || found.nlink() != 1 {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file with one name"));
@@ -137,6 +127,10 @@ pub fn append(path: &Path) -> io::Result<File> {
     check_owner(&found)?;
     file.set_permissions(Permissions::from_mode(MODE))?;
     Ok(file)
+}
+
+fn denied(error: io::Error) -> io::Error {
+    regular_file::explained(error, "write to its folder")
 }
 
 fn options(more: OFlags) -> OpenOptions {

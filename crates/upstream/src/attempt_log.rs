@@ -4,7 +4,7 @@
 //!
 //! Does not see attempts of work that runs in another task, such as a result that another call fetches.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -28,30 +28,42 @@ pub struct Attempt {
 /// The attempts of one call that ended. Most calls have one, which needs no allocation.
 pub type EndedAttempts = SmallVec<[Attempt; 1]>;
 
-/// The attempts of one call so far, if it is watched. Clones are the same log.
-#[derive(Debug, Clone, Default)]
-pub struct AttemptLog(OnceLock<Arc<Mutex<EndedAttempts>>>);
+/// The attempts of one call so far, if it is watched. A clone is another call, which nobody watches yet.
+#[derive(Debug, Default)]
+pub struct AttemptLog(Mutex<Option<EndedAttempts>>);
+
+impl Clone for AttemptLog {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
 
 impl AttemptLog {
     /// Records attempts from now on.
     pub fn watch(&self) {
-        self.0.get_or_init(Arc::default);
+        *self.lock() = Some(EndedAttempts::new());
     }
 
-    /// Takes the attempts that ended.
-    pub fn take(&self) -> EndedAttempts {
-        let take =
-            |log: &Arc<Mutex<_>>| std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
-        self.0.get().map(take).unwrap_or_default()
+    /// Has `next`, a call that is made for the same record, go on with these attempts.
+    pub fn hand_over(&self, next: &Self) {
+        *next.lock() = self.take();
+    }
+
+    /// Takes the attempts that ended; none if they are not watched.
+    pub fn take(&self) -> Option<EndedAttempts> {
+        self.lock().take()
     }
 
     /// Adds an attempt that began at `started`, if the call is watched.
     pub(super) fn record(&self, started: Instant, error: Option<&Error>) {
-        let Some(log) = self.0.get() else { return };
-        let mut attempts = log.lock().unwrap_or_else(PoisonError::into_inner);
-        if attempts.len() < MOST {
+        if let Some(attempts) = self.lock().as_mut().filter(|attempts| attempts.len() < MOST) {
             let error = error.map(|error| untrusted(&error.to_string()).to_string());
             attempts.push(Attempt { duration: started.elapsed(), error });
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<EndedAttempts>> {
+        // Nothing panics while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

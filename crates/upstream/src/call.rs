@@ -1,6 +1,6 @@
 //! A request to a server, as the layers above the transports describe it.
 //!
-//! Not here: how it is sent (`transport`), attempted and repeated (`attempt`, `retry`).
+//! Not here: how it is sent (`transport`), attempted and repeated (`layers`, `retry`).
 
 use std::sync::Arc;
 

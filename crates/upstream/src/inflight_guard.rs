@@ -17,7 +17,9 @@ use super::Upstream;
 use super::breaker::Permit;
 use super::bulkhead::{Lane, ReservedShare};
 use super::error::Error;
+use super::frame::Frame;
 use super::pool::PooledConnection;
+use super::request::Request;
 use crate::liveness::Round;
 use crate::response_stream::ResponseGuard;
 use runtime::worker::now;
@@ -68,16 +70,12 @@ impl InflightGuard {
         }
     }
 
-    /// Begins an attempt for `principal` that has `left` of time, for a client if it `is_a_call`.
-    pub(super) fn begin(
-        &mut self,
-        is_a_call: bool,
-        principal: Option<&Arc<str>>,
-        (started, left): (Instant, Duration),
-    ) -> Result<(), Error> {
-        self.permit = Some(self.upstream.breaker.admit(principal)?);
-        self.round = is_a_call.then(|| self.upstream.liveness.begins());
-        (self.started, self.had_enough_time, self.counts) = (started, left >= self.upstream.min_time(), true);
+    /// Begins an attempt of `request` in the time that `frame` has left.
+    pub(super) fn begin(&mut self, request: &Request<'_>, frame: Frame) -> Result<(), Error> {
+        self.permit = Some(self.upstream.breaker.admit(request.principal())?);
+        self.round = request.is_a_call().then(|| self.upstream.liveness.begins());
+        self.had_enough_time = frame.left() >= self.upstream.min_time();
+        (self.started, self.counts) = (frame.now, true);
         Ok(())
     }
 
@@ -202,6 +200,13 @@ impl Upstream {
     /// from the configuration, because some of that is gone when an attempt begins.
     fn min_time(&self) -> Duration {
         self.config.timeout.min(MAX_SILENCE) * 9 / 10
+    }
+
+    /// Records that an attempt of any kind ended.
+    pub(super) fn attempted(&self, error: Option<&Error>) {
+        if self.stats.attempted(error) {
+            self.liveness.broken();
+        }
     }
 
     /// Whether nothing was heard of the server for a while, and no check of it is under way.

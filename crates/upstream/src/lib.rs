@@ -7,7 +7,6 @@
 
 mod absence;
 pub mod api;
-mod attempt;
 mod attempt_log;
 mod backoff;
 pub mod breaker;
@@ -30,6 +29,7 @@ mod flap_backoff;
 mod frame;
 mod health_check;
 mod inflight_guard;
+mod layers;
 mod liveness;
 mod offer;
 mod owner;
@@ -42,6 +42,7 @@ mod private_lists;
 pub mod rate_limit;
 mod refresh;
 mod remembered;
+mod request;
 mod response_stream;
 pub mod retry;
 pub mod secrets;
@@ -62,7 +63,6 @@ pub mod transport;
 mod unanswered_tests;
 mod verbosity;
 mod watches;
-mod work;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -23,12 +23,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use super::Upstream;
 use super::connection::{Call, Connection, Event, EventSender};
 use super::deadline::Deadline;
+use super::dialect::PoolRequest;
 use super::discover;
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
 use super::private_client_table::{ListSource, PrivateClient, WaitFor};
-use super::private_lists::{LIST_WAIT, Reading};
+use super::private_lists::LIST_WAIT;
 use super::refresh;
 use super::state_signs::StateSign;
 use crate::session_affinity::Affinity;
@@ -283,8 +284,8 @@ impl PrivateClientTask {
         let login = upstream.login_of(principal.as_ref());
         let deadline = Instant::now() + super::first_attempt_limit(&upstream.config);
         let (early, mut tools) = mpsc::channel(1);
-        let work = Reading { discovery: upstream.discovery(deadline, early), call: &self.call };
-        let mut reading = pin!(upstream.run_once(&work, deadline));
+        let discovery = upstream.discovery(deadline, early);
+        let mut reading = pin!(upstream.read_offer(&discovery, PoolRequest::Of(&self.call)));
         let read = loop {
             tokio::select! {
                 read = &mut reading => break read,
@@ -295,8 +296,7 @@ impl PrivateClientTask {
                 }
             }
         };
-        let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)))?;
-        let offer = self.covered(read).await?;
+        let offer = self.covered(read?).await?;
         let is_same = self.offer.as_ref() == Some(&offer);
         if self.offer.as_ref().is_some_and(|before| !before.names_the_same(&offer)) {
             self.upstream.note_sign(StateSign::ListChangedByCall);

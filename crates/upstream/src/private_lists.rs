@@ -5,19 +5,10 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::connection::{Call, Connection};
-use super::dialect::PoolRequest;
-use super::discover::Discovery;
-use super::error::Error;
-use super::offer::Offer;
-use super::retry;
-use super::work::Work;
 use crate::session_affinity::Affinity;
-use protocol::{ErrorObject, LogLevel};
 
 /// How long a request of a client waits for its connection, or for its lists.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(10);
@@ -37,35 +28,5 @@ impl Upstream {
         client.hurry.notify_one();
         let mut read = client.read.subscribe();
         let _ = timeout(LIST_WAIT, read.wait_for(|read| *read >= changes)).await;
-    }
-}
-
-/// Reads the lists on the connection of one client.
-pub(super) struct Reading<'a> {
-    pub(super) discovery: Discovery,
-    pub(super) call: &'a Call,
-}
-
-impl Work for Reading<'_> {
-    type Output = Result<Offer, ErrorObject>;
-
-    fn name(&self) -> &'static str {
-        "discovery"
-    }
-
-    fn kind(&self) -> retry::RetrySafety {
-        retry::RetrySafety::Read
-    }
-
-    fn pool_request(&self) -> PoolRequest<'_> {
-        PoolRequest::Of(self.call)
-    }
-
-    fn log_level(&self) -> Option<LogLevel> {
-        self.call.sender.log_level
-    }
-
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
-        self.discovery.on(connection)
     }
 }

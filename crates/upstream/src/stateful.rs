@@ -17,7 +17,6 @@ use super::discover::Discovery;
 use super::error::Error;
 use super::offer::Offer;
 use super::state_signs::{StateSign, StateSigns};
-use super::work::Work;
 
 /// A call that ended this recently may have caused a change.
 const JUST_AFTER: Duration = Duration::from_secs(1);

@@ -28,7 +28,7 @@ use std::path::Path;
 use json::{Json, Members};
 pub(crate) use programs::import as of_program;
 pub use projects::Folder;
-use projects::Projects;
+pub(crate) use projects::Projects;
 use references::References;
 use url::Url;
 

@@ -26,16 +26,16 @@ impl Folder<'_> {
 }
 
 /// The servers in a file that belong to folders.
-pub(super) struct Projects<'j> {
+pub(crate) struct Projects<'j> {
     /// The servers of the requested folder, if any.
-    pub(super) selected: Option<&'j Members>,
+    pub(crate) selected: Option<&'j Members>,
     /// The paths of other folders with servers.
-    pub(super) others: Vec<&'j str>,
+    pub(crate) others: Vec<&'j str>,
 }
 
 impl<'j> Projects<'j> {
     /// Reads `root`; `folder` is the requested one.
-    pub(super) fn of(root: &'j Members, folder: Folder<'_>) -> Result<Self, Error> {
+    pub(crate) fn of(root: &'j Members, folder: Folder<'_>) -> Result<Self, Error> {
         let mut found = Self { selected: None, others: Vec::new() };
         let Some(Json::Object(projects)) = member(root, "projects") else {
             let found = (!folder.is_asked_for).then_some(found);

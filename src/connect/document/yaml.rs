@@ -6,12 +6,11 @@
 //!
 //! No crate is used, because none of those that keep the format of YAML is maintained and refuses duplicate keys.
 
-use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::{Edit, ServersPlace, Syntax, name_of};
-use crate::config::import::json::{Json, Members};
-use crate::config::import::yaml::{key, scalar};
+use crate::config::import::json::Json;
+use crate::config::import::yaml::block;
 use settings::document as settings_document;
 use settings::{Entry, Node, Problems, Value};
 
@@ -237,52 +236,18 @@ fn item_name(item: &Node) -> String {
 
 /// The lines of an entry of a mapping.
 fn entry_lines(name: &str, entry: &Json, indent: usize) -> String {
-    let mut lines = format!("{}{}:\n", " ".repeat(indent), key(name));
-    add_members(members(entry), indent + 2, &mut lines);
-    lines
+    indented(&block(vec![(name.to_owned(), entry.clone())]), indent)
 }
 
 /// The lines of an item of a list.
 fn item_lines(entry: &Json, indent: usize) -> String {
-    let mut lines = String::new();
-    add_members(members(entry), indent + 2, &mut lines);
+    let Json::Object(members) = entry else { return String::new() };
     let dash = format!("{}- ", " ".repeat(indent));
-    lines.replacen(&" ".repeat(indent + 2), &dash, 1)
+    indented(&block(members.clone()), indent + 2).replacen(&" ".repeat(indent + 2), &dash, 1)
 }
 
-fn members(value: &Json) -> &Members {
-    const NONE: &Members = &Members::new();
-    if let Json::Object(members) = value { members } else { NONE }
-}
-
-fn add_members(members: &Members, indent: usize, lines: &mut String) {
-    for (name, value) in members {
-        let before = format!("{}{}:", " ".repeat(indent), key(name));
-        match value {
-            Json::Object(members) if !members.is_empty() => {
-                let _ = writeln!(lines, "{before}");
-                add_members(members, indent + 2, lines);
-            }
-            value => {
-                let _ = writeln!(lines, "{before} {}", in_line(value));
-            }
-        }
-    }
-}
-
-fn in_line(value: &Json) -> String {
-    match value {
-        Json::Null => "null".to_owned(),
-        Json::Bool(value) => value.to_string(),
-        Json::Number(number) => number.clone(),
-        Json::Text(text) => scalar(text),
-        Json::List(items) => format!("[{}]", items.iter().map(in_item).collect::<Vec<_>>().join(", ")),
-        Json::Object(_) => "{}".to_owned(),
-    }
-}
-
-fn in_item(value: &Json) -> String {
-    if let Json::Text(text) = value { crate::config::import::yaml::quoted(text) } else { in_line(value) }
+fn indented(lines: &str, indent: usize) -> String {
+    lines.lines().map(|line| format!("{}{line}\n", " ".repeat(indent))).collect()
 }
 
 /// A mapping in braces, as the lines of a block.

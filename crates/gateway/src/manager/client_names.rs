@@ -1,4 +1,4 @@
-//! Names of clients, as events have them.
+//! Names of clients, as metrics and events have them.
 //!
 //! A client describes itself in each request, so the names of the last clients are kept by their descriptions. At most
 //! [`MOST`] descriptions of at most [`MOST_BYTES`] are kept; a longer one is read each time.
@@ -20,7 +20,16 @@ pub(super) struct ClientNames(Mutex<KnownNames>);
 
 /// Descriptions and names, the newest last.
 #[derive(Debug, Default)]
-pub(super) struct KnownNames(VecDeque<(Box<[u8]>, Arc<str>)>);
+pub(super) struct KnownNames(VecDeque<(Box<[u8]>, ClientName)>);
+
+/// The name that a client gives itself.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ClientName {
+    /// Its name alone.
+    pub(super) name: Arc<str>,
+    /// Its name and version, as in `User-Agent`.
+    pub(super) with_version: Arc<str>,
+}
 
 impl ClientNames {
     pub(super) fn lock(&self) -> MutexGuard<'_, KnownNames> {
@@ -30,27 +39,28 @@ impl ClientNames {
 }
 
 impl KnownNames {
-    /// Returns name and version of the client that describes itself with `info`, as in `User-Agent`.
-    pub(super) fn name(&mut self, info: &Raw) -> Arc<str> {
+    /// Returns the name of the client that describes itself with `info`.
+    pub(super) fn name(&mut self, info: &Raw) -> ClientName {
         let described: &[u8] = info.bytes();
         if let Some((_, name)) = self.0.iter().find(|(known, _)| **known == *described) {
-            return Arc::clone(name);
+            return name.clone();
         }
-        let name: Arc<str> = read(info).into();
+        let name = read(info);
         if described.len() <= MOST_BYTES {
             if self.0.len() == MOST {
                 self.0.pop_front();
             }
-            self.0.push_back((described.into(), Arc::clone(&name)));
+            self.0.push_back((described.into(), name.clone()));
         }
         name
     }
 }
 
-fn read(info: &Raw) -> String {
-    let [name, version] = ["name", "version"].map(|member| info.text(member).unwrap_or_default());
-    let [name, version] = [untrusted(&name), untrusted(&version)].map(|text| text.to_string());
-    if version.is_empty() { name } else { format!("{name}/{version}") }
+fn read(info: &Raw) -> ClientName {
+    let [raw_name, version] = ["name", "version"].map(|member| info.text(member).unwrap_or_default());
+    let [name, version] = [untrusted(&raw_name), untrusted(&version)].map(|text| text.to_string());
+    let with_version = if version.is_empty() { name } else { format!("{name}/{version}") };
+    ClientName { name: (&*raw_name).into(), with_version: with_version.into() }
 }
 
 #[cfg(test)]
@@ -62,7 +72,7 @@ mod tests {
         let clients = ClientNames::default();
         let named = |info: &str| {
             let info = Raw::parse(&bytes::Bytes::copy_from_slice(info.as_bytes())).expect("JSON");
-            clients.lock().name(&info).to_string()
+            clients.lock().name(&info).with_version.to_string()
         };
         for _ in 0..2 {
             assert_eq!(named(r#"{"name":"a","version":"1"}"#), "a/1");

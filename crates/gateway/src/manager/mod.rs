@@ -67,6 +67,7 @@ use oauth::KnownIssuers;
 use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
+use runtime::telemetry::durations::Outcome;
 use upstream::{
     Call, Connector, EventSender, Owner, ServerContext, ServerResponse, Update, Upstream, transport,
 };
@@ -294,20 +295,16 @@ impl Manager {
         event_sender: &EventSender,
     ) -> Result<ServerResponse, Error> {
         let call = std::pin::pin!(self.call_unrecorded(request, event_sender));
-        if request.tool().is_some() {
-            self.published.recorder.client_calls.count(&request.client_name());
-            if self.records_calls() {
-                return self.call_recorded(request, call).await;
-            }
-        }
-        call.await
+        let called =
+            if request.tool().is_some() { self.call_recorded(request, call).await } else { call.await };
+        called.map(|(response, _)| response)
     }
 
     async fn call_unrecorded(
         &self,
         request: &RoutedRequest,
         event_sender: &EventSender,
-    ) -> Result<ServerResponse, Error> {
+    ) -> Result<(ServerResponse, Outcome), Error> {
         let compared;
         let mut server = &request.server;
         if server.compares_first(request.call.affinity.as_ref()) {
@@ -329,19 +326,17 @@ impl Manager {
             if let Some(others) = Box::pin(self.other_headers(request, deadline.at)).await {
                 request.check_unambiguous(&others)?;
                 let call = Box::new(Call { header_params: others, ..(*request.call).clone() });
+                request.call.attempts.hand_over(&call.attempts);
                 answered = Box::pin(upstream.call(&call, deadline, event_sender)).await;
+                call.attempts.hand_over(&request.call.attempts);
             }
         }
+        let answered = answered.map(|response| request.checked(response));
+        let reply = answered.as_ref().map(|response| response.body.as_buffered());
+        let outcome = self.published.recorder.ended(request, server, reply);
         match answered {
-            Ok(response) => {
-                let response = request.checked(response);
-                request.ended(server, Ok(response.body.as_buffered()));
-                Ok(response)
-            }
-            Err(source) => {
-                request.ended(server, Err(&source));
-                Err(failed_at(upstream, request.tool(), source))
-            }
+            Ok(response) => Ok((response, outcome)),
+            Err(source) => Err(failed_at(upstream, request.tool(), source)),
         }
     }
 

@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::Manager;
-use super::client_names::ClientNames;
+use super::client_names::{ClientName, ClientNames};
 use super::config::Config;
 use super::error::Error;
 use super::history::CallHistory;
 use super::live_events::{CallEnd, EventKind, LiveEvents, ToolCall};
 use super::routed_request::RoutedRequest;
-use protocol::{ErrorObject, Problem, Reply};
+use super::snapshot::Server;
+use protocol::{Problem, Reply};
 use runtime::telemetry::client_calls::ClientCalls;
 use runtime::telemetry::durations::Outcome;
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub(super) struct Recorder {
     calls: AtomicU64,
     client_names: ClientNames,
     /// Tool calls by client.
-    pub(super) client_calls: ClientCalls,
+    client_calls: ClientCalls,
     /// Whether metrics have calls by the names of tools and clients.
     has_metrics_by_name: AtomicBool,
     /// Whether live events have the arguments.
@@ -77,15 +78,43 @@ impl Recorder {
         self.history.is_on() || self.live.is_watched()
     }
 
-    /// Makes the record of a call that runs.
-    fn call(&self, request: &RoutedRequest, number: u64, has_arguments: bool) -> ToolCall {
-        let CallSource { request_id, is_rest } = request.call.source;
+    /// Whether calls are counted by the names of tools and clients.
+    fn counts_names(&self) -> bool {
+        self.has_metrics_by_name.load(Ordering::Relaxed)
+    }
+
+    /// Returns the name of the client of a call; none for a program.
+    fn client(&self, request: &RoutedRequest) -> Option<ClientName> {
+        let is_rest = request.call.source.is_rest;
+        (!is_rest).then(|| self.client_names.lock().name(&request.call.sender.info))
+    }
+
+    /// Counts an ended request at `server`. Without a reply the result is still arriving.
+    pub(super) fn ended(
+        &self,
+        request: &RoutedRequest,
+        server: &Server,
+        result: Result<Option<&Reply>, &upstream::Error>,
+    ) -> Outcome {
+        let (outcome, time) = (request.outcome(result), (request.started, request.started.elapsed()));
+        // The name of a tool that is in no list is text of the client.
+        let listed = request.route.as_ref().filter(|_| self.counts_names()).map(|_| &request.subject);
+        server.durations.ended(outcome, time, listed);
+        outcome
+    }
+}
+
+impl RecordedCall<'_> {
+    /// Makes the record of the call.
+    fn call(&self, has_arguments: bool) -> ToolCall {
+        let Self { request, number, .. } = *self;
+        let CallSource { request_id, .. } = request.call.source;
         ToolCall {
             number,
             server: Arc::clone(request.server_name()),
             tool: Arc::clone(&request.subject),
             principal: request.call.principal.clone(),
-            client: (!is_rest).then(|| self.client_names.lock().name(&request.call.sender.info)),
+            client: self.client.clone(),
             request_id,
             arguments: if has_arguments { arguments(request, &request.server.upstream) } else { None },
             end: OnceLock::new(),
@@ -97,6 +126,8 @@ impl Recorder {
 struct RecordedCall<'a> {
     recorder: &'a Recorder,
     request: &'a RoutedRequest,
+    /// Name and version of its client.
+    client: Option<Arc<str>>,
     number: u64,
     /// The record for watchers and the number of the event of its beginning, if somebody watched then.
     started: Option<(Arc<ToolCall>, u64)>,
@@ -105,32 +136,32 @@ struct RecordedCall<'a> {
 
 impl<'a> RecordedCall<'a> {
     /// Begins the record of a call.
-    fn begin(recorder: &'a Recorder, request: &'a RoutedRequest) -> Self {
+    fn begin(recorder: &'a Recorder, request: &'a RoutedRequest, client: Option<Arc<str>>) -> Self {
         let number = recorder.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let started = recorder.live.is_watched().then(|| {
-            let call = recorder.call(request, number, recorder.has_arguments.load(Ordering::Relaxed));
-            let call = Arc::new(call);
+        let mut recorded = Self { recorder, request, client, number, started: None, is_over: false };
+        if recorder.live.is_watched() {
+            let call = Arc::new(recorded.call(recorder.has_arguments.load(Ordering::Relaxed)));
             let started = recorder.live.record(EventKind::CallStarted(Arc::clone(&call)));
-            (call, started)
-        });
-        Self { recorder, request, number, started, is_over: false }
+            recorded.started = Some((call, started));
+        }
+        request.call.attempts.watch();
+        recorded
     }
 
     /// Records the end of the call.
-    fn ended(mut self, result: &Result<ServerResponse, Error>) {
+    fn ended(mut self, result: &Result<(ServerResponse, Outcome), Error>) {
         self.is_over = true;
-        let attempts = self.request.call.attempts.take();
-        let buffered = result.as_ref().map(|response| response.body.as_buffered());
-        let (outcome, code) = match &buffered {
-            Ok(reply) => {
-                let problem = reply.and_then(|reply| reply.as_ref().err()).and_then(ErrorObject::problem);
-                let outcome = match self.request.outcome(Ok(*reply)) {
-                    Outcome::Result => "ok",
-                    other => other.as_str(),
-                };
-                (outcome, problem.map(Problem::code))
-            }
-            Err(error) => ("failed", Some(error.code())),
+        let attempts = self.request.call.attempts.take().unwrap_or_default();
+        let buffered = result.as_ref().map(|(response, _)| response.body.as_buffered());
+        let outcome = match result {
+            Ok((_, Outcome::Result)) => "ok",
+            Ok((_, other)) => other.as_str(),
+            Err(_) => "failed",
+        };
+        let code = match &buffered {
+            Ok(Some(Err(error))) => error.problem().map(Problem::code),
+            Ok(_) => None,
+            Err(error) => Some(error.code()),
         };
         let has_error = self.recorder.has_errors.load(Ordering::Relaxed) && outcome != "ok";
         let error = has_error.then(|| text_of(buffered)).flatten();
@@ -140,33 +171,22 @@ impl<'a> RecordedCall<'a> {
 
     fn record(&mut self, end: CallEnd) {
         let Recorder { live, history, .. } = self.recorder;
-        let started = self.started.take();
+        let mut shared = None;
+        if let Some((call, started)) = self.started.take() {
+            call.end.get_or_init(|| end.clone());
+            live.record_end(started, Arc::clone(&call));
+            shared = Some(call);
+        }
         if history.is_on() {
             let has_arguments = history.has_arguments();
-            let shared = started.as_ref().map(|(call, _)| call);
-            if let Some(call) = shared.filter(|call| call.arguments.is_some() == has_arguments) {
-                set(call, end);
-                history.record(Arc::clone(call));
-            } else {
-                let call = Arc::new(self.recorder.call(self.request, self.number, has_arguments));
-                if let Some((started, _)) = &started {
-                    set(started, end.clone());
-                }
-                set(&call, end);
-                history.record(call);
-            }
-        } else if let Some((started, _)) = &started {
-            set(started, end);
-        }
-        if let Some((call, started)) = started {
-            live.record_end(started, call);
+            let shared = shared.filter(|call| call.arguments.is_some() == has_arguments);
+            history.record(shared.unwrap_or_else(|| {
+                let call = self.call(has_arguments);
+                call.end.get_or_init(|| end);
+                Arc::new(call)
+            }));
         }
     }
-}
-
-/// Sets the end of a call. A record has one end, because [`RecordedCall::record`] runs once.
-fn set(call: &ToolCall, end: CallEnd) {
-    let _ = call.end.set(end);
 }
 
 impl Drop for RecordedCall<'_> {
@@ -231,8 +251,8 @@ impl Manager {
 
     /// Returns the tool calls of each client, unless the configuration forbids counts by name.
     pub fn client_calls(&self) -> Option<&ClientCalls> {
-        let Recorder { client_calls, has_metrics_by_name, .. } = &*self.published.recorder;
-        has_metrics_by_name.load(Ordering::Relaxed).then_some(client_calls)
+        let recorder = &self.published.recorder;
+        recorder.counts_names().then_some(&recorder.client_calls)
     }
 
     /// Whether calls of tools are recorded, for watchers or for the history.
@@ -240,14 +260,23 @@ impl Manager {
         self.published.recorder.is_on()
     }
 
-    /// Makes a call, and records its beginning and its end. `call` is pinned by the caller, so that it is not moved.
+    /// Calls a tool, and records it for metrics, watchers and the history. `call` is pinned by the caller, so that it is not
+    /// moved.
     pub(super) async fn call_recorded(
         &self,
         request: &RoutedRequest,
-        call: Pin<&mut impl Future<Output = Result<ServerResponse, Error>>>,
-    ) -> Result<ServerResponse, Error> {
-        let recorded = RecordedCall::begin(&self.published.recorder, request);
-        request.call.attempts.watch();
+        call: Pin<&mut impl Future<Output = Result<(ServerResponse, Outcome), Error>>>,
+    ) -> Result<(ServerResponse, Outcome), Error> {
+        let recorder = &self.published.recorder;
+        let (is_recorded, counts_names) = (recorder.is_on(), recorder.counts_names());
+        let client = if is_recorded || counts_names { recorder.client(request) } else { None };
+        if counts_names {
+            recorder.client_calls.count(client.as_ref().map_or("rest", |client| &client.name));
+        }
+        if !is_recorded {
+            return call.await;
+        }
+        let recorded = RecordedCall::begin(recorder, request, client.map(|client| client.with_version));
         let called = call.await;
         recorded.ended(&called);
         called

@@ -25,8 +25,9 @@ use crate::manager::routed_request::RoutedRequest;
 use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
-use protocol::{Era, ErrorObject, Version};
+use protocol::{Era, ErrorObject, Reply, Version};
 use runtime::store::{CacheKeys, CacheScope, Group, Key, Made};
+use runtime::telemetry::durations::Outcome;
 use upstream::{Call, Deadline, EventSender, ResponseBody, ServerResponse};
 
 /// Name under which these results are counted.
@@ -88,19 +89,6 @@ impl<'a> CacheableCall<'a> {
         self.request.deadline()
     }
 
-    async fn ask(&self, event_sender: &EventSender) -> Result<(Raw, Version), Failure> {
-        let call = Call { terms: None, ..(*self.request.call).clone() };
-        // Boxed: it is large, and its callers have room for several.
-        let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), event_sender)).await;
-        let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
-        self.request.ended(self.server, reply);
-        let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
-        match body.collect().await.map_err(Failure::Ours)? {
-            Ok(result) => Ok((result, version)),
-            Err(error) => Err(Failure::Theirs(error, version)),
-        }
-    }
-
     /// Returns for whom a result is cached, and how long.
     fn keep(&self, result: &Raw, version: Version, event_sender: &EventSender) -> CacheScope {
         let is_final = result.part("resultType").is_none_or(|kind| kind.says("complete"))
@@ -117,8 +105,9 @@ impl<'a> CacheableCall<'a> {
         }
     }
 
-    fn checked(&self, reply: Result<Raw, ErrorObject>, version: Version) -> ServerResponse {
-        self.request.checked(ServerResponse { body: ResponseBody::Buffered(reply), version })
+    fn checked(&self, reply: Reply, version: Version) -> (ServerResponse, Outcome) {
+        let outcome = self.request.outcome(Ok(Some(&reply)));
+        (self.request.checked(ServerResponse { body: ResponseBody::Buffered(reply), version }), outcome)
     }
 }
 
@@ -128,7 +117,7 @@ impl Manager {
         &self,
         call: &CacheableCall<'_>,
         event_sender: &EventSender,
-    ) -> Result<ServerResponse, Error> {
+    ) -> Result<(ServerResponse, Outcome), Error> {
         let result = match call.server.upstream.check_open() {
             Ok(()) => self.recalled(call, event_sender).await,
             Err(error) => Err(Failure::Ours(error)),
@@ -153,7 +142,19 @@ impl Manager {
         event_sender: &EventSender,
     ) -> Result<(Raw, Version), Failure> {
         self.check_permitted(call)?;
-        call.ask(event_sender).await
+        let CacheableCall { server, request, .. } = *call;
+        let asked = Call { terms: None, ..(*request.call).clone() };
+        request.call.attempts.hand_over(&asked.attempts);
+        // Boxed: it is large, and its callers have room for several.
+        let answered = Box::pin(server.upstream.call(&asked, call.deadline(), event_sender)).await;
+        asked.attempts.hand_over(&request.call.attempts);
+        let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
+        self.published.recorder.ended(request, server, reply);
+        let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
+        match body.collect().await.map_err(Failure::Ours)? {
+            Ok(result) => Ok((result, version)),
+            Err(error) => Err(Failure::Theirs(error, version)),
+        }
     }
 
     /// Checks the policy again, because a call may have waited for an equal one. At a server that is gone, no call waits.
@@ -168,8 +169,14 @@ impl Manager {
         &'a self,
         call: &'a CacheableCall<'_>,
         event_sender: &'a EventSender,
-    ) -> BoxFuture<'a, Result<ServerResponse, Error>> {
-        Box::pin(async { self.call_unrecorded(&self.renewed(call.request.clone())?, event_sender).await })
+    ) -> BoxFuture<'a, Result<(ServerResponse, Outcome), Error>> {
+        Box::pin(async {
+            let renewed = self.renewed(call.request.clone())?;
+            call.request.call.attempts.hand_over(&renewed.call.attempts);
+            let called = self.call_unrecorded(&renewed, event_sender).await;
+            renewed.call.attempts.hand_over(&call.request.call.attempts);
+            called
+        })
     }
 
     /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its

@@ -220,7 +220,7 @@ async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one
     apply(vec![next]).await.expect("applied");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(old.upstream.check_open().is_err(), "nothing runs there, so it has ended");
-    let called = scene.manager.recall(&waiting, &EventSender::none()).await.expect("by its successor");
+    let (called, _) = scene.manager.recall(&waiting, &EventSender::none()).await.expect("by its successor");
     assert!(called.collect().await.expect("an answer").body.is_ok());
     assert_eq!(scene.calls(), 1);
     apply(Vec::new()).await.expect("applied");

@@ -8,7 +8,6 @@
 //!
 //! Does not find out who owns a name (`catalog`), and does not reach a server (`upstream`).
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,14 +100,6 @@ impl RoutedRequest {
         self.call.params.clone().unwrap_or_else(Raw::empty_object)
     }
 
-    /// Returns the name that the client gives itself; `rest` for a program.
-    pub(super) fn client_name(&self) -> Cow<'_, str> {
-        if self.call.source.is_rest {
-            return "rest".into();
-        }
-        self.call.sender.info.text("name").unwrap_or_default()
-    }
-
     /// Changes members of the parameters.
     pub(crate) fn edit(&mut self, changes: &[(&str, Option<&Raw>)]) {
         self.call.params = Some(self.params().edit(changes));
@@ -194,14 +185,6 @@ impl RoutedRequest {
     pub async fn whole(&self, response: ServerResponse) -> Result<ServerResponse<Reply>, Error> {
         let whole = response.collect().await;
         whole.map_err(|source| failed(self.server_name(), Some(&self.subject), source))
-    }
-
-    /// Records at `server` how it ended. Without a reply the result is still arriving.
-    pub(super) fn ended(&self, server: &Server, result: Result<Option<&Reply>, &upstream::Error>) {
-        let time = (self.started, self.started.elapsed());
-        // The name of a tool that is in no list is text of the client.
-        let listed = self.route.as_ref().map(|_| &self.subject);
-        server.durations.ended(self.outcome(result), time, listed);
     }
 
     /// How it ended.

@@ -6,7 +6,6 @@
 //!
 //! Not here: who may see the names (`admin`).
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 /// The most names.
@@ -20,7 +19,8 @@ pub struct ClientCalls(Mutex<CallCounts>);
 
 #[derive(Debug, Default)]
 struct CallCounts {
-    named: HashMap<Box<str>, u64>,
+    /// So few that a scan costs less than a hash.
+    named: Vec<(Box<str>, u64)>,
     others: u64,
 }
 
@@ -29,21 +29,22 @@ impl ClientCalls {
     pub fn count(&self, name: &str) {
         let name = &name[..name.floor_char_boundary(MAX_NAME)];
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(calls) = counts.named.get_mut(name) {
+        if let Some((_, calls)) = counts.named.iter_mut().find(|(known, _)| **known == *name) {
             *calls += 1;
             return;
         }
         if counts.named.len() == MAX_CLIENTS {
-            let fewest = counts.named.iter().min_by_key(|(_, calls)| **calls).map(|(name, _)| name.clone());
-            counts.others += fewest.and_then(|name| counts.named.remove(&name)).unwrap_or(0);
+            let fewest = counts.named.iter().enumerate().min_by_key(|(_, (_, calls))| *calls);
+            let fewest = fewest.map_or(0, |(at, _)| at);
+            counts.others += counts.named.swap_remove(fewest).1;
         }
-        counts.named.insert(name.into(), 1);
+        counts.named.push((name.into(), 1));
     }
 
     /// The names with their calls, sorted by name, and the calls of all others.
     pub fn counted(&self) -> (Vec<(Box<str>, u64)>, u64) {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut named: Vec<_> = counts.named.iter().map(|(name, calls)| (name.clone(), *calls)).collect();
+        let mut named = counts.named.clone();
         named.sort();
         (named, counts.others)
     }

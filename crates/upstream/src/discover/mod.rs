@@ -18,15 +18,13 @@ mod usable;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, try_join_all};
+use futures_util::future::try_join_all;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::connection::Connection;
 use super::error::Error;
 use super::offer::Offer;
-use super::retry::RetrySafety as Repeat;
-use super::work::Work;
 pub(super) use compact::charge;
 use json::Raw;
 use pages::Listed;
@@ -51,7 +49,7 @@ const CLOSING_TIME: Duration = Duration::from_millis(100);
 /// Lists of this size or more, in bytes, are not parsed on a worker.
 const LARGE: usize = 256 * 1024;
 
-/// Reads the offer. The inner error is the server's refusal to list.
+/// Reads the offer.
 pub(super) struct Discovery {
     /// Whether parameters are mirrored into headers (modern Streamable HTTP). Tools with an invalid annotation of such
     /// parameters then cannot be called.
@@ -68,24 +66,13 @@ pub(super) struct Discovery {
     pub early: mpsc::Sender<Offer>,
 }
 
-impl Work for Discovery {
-    type Output = Result<Offer, ErrorObject>;
-
-    fn name(&self) -> &'static str {
-        "discovery"
-    }
-
-    fn kind(&self) -> Repeat {
-        Repeat::Read
-    }
-
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
-        let late = Err(Error::TimedOut { after: self.limit });
-        Box::pin(async move { timeout(self.limit, self.read(connection)).await.unwrap_or(late) })
-    }
-}
-
 impl Discovery {
+    /// Reads the offer on `connection`. The inner error is the server's refusal to list.
+    pub(super) async fn on(&self, connection: &dyn Connection) -> Result<Result<Offer, ErrorObject>, Error> {
+        let late = Err(Error::TimedOut { after: self.limit });
+        timeout(self.limit, self.read(connection)).await.unwrap_or(late)
+    }
+
     async fn read(&self, connection: &dyn Connection) -> Result<Result<Offer, ErrorObject>, Error> {
         let peer = connection.peer();
         let declared: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| peer.has(*kind)).collect();

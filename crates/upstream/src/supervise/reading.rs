@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Change, Error, Offer, Phase, State, Supervisor, TaskResult};
+use crate::dialect::PoolRequest;
 use crate::remembered::LastReading;
 use crate::{discover, refresh};
 
@@ -27,8 +28,7 @@ impl Supervisor {
         let discovery = upstream.discovery(deadline, early);
         (self.early, self.before) = (Some(tools), discovery.before.clone());
         self.task = Some(Box::pin(async move {
-            let read = upstream.run_once(&discovery, deadline).await;
-            let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
+            let read = upstream.read_offer(&discovery, PoolRequest::Own).await;
             let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
             let offer = discover::off_worker(bytes, move || upstream.covered(read)).await;
             TaskResult::Discovered(offer.map_err(Error::of_all_calls))

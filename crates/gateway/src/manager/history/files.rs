@@ -33,7 +33,7 @@ const LOCK: &str = "history";
 /// The files.
 #[derive(Debug)]
 pub(super) struct Files {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// Held while this process writes.
     lock: Option<File>,
     current: Option<Segment>,
@@ -49,8 +49,8 @@ pub(super) struct Files {
 pub(super) struct Written {
     /// How many of the first calls were written, or are not wanted.
     pub(super) calls: usize,
-    /// The first failure of several, and where.
-    pub(super) failure: Option<(PathBuf, io::Error)>,
+    /// The first failure of several.
+    pub(super) failure: Option<io::Error>,
 }
 
 impl Files {
@@ -90,8 +90,7 @@ impl Files {
                 // A line that was cut off is ended when the file is opened again.
                 self.current = None;
                 if !std::mem::replace(&mut self.has_failed, true) {
-                    let path = self.folder.clone();
-                    written.failure = Some((path, error));
+                    written.failure = Some(error);
                 }
             }
         }
@@ -194,7 +193,7 @@ impl Segment {
     /// Whether a call that ended at `at` is of the day of the file, and not before its last one.
     fn fits(&self, at: SystemTime) -> bool {
         let day = |at| micros(at) / u64::try_from(DAY.as_micros()).unwrap_or(u64::MAX);
-        at + SLACK >= self.last && day(at) == day(self.began)
+        at + SLACK >= self.last && day(at) == day(self.last)
     }
 }
 

@@ -260,7 +260,7 @@ async fn a_folder_that_cannot_be_written_costs_lines_and_no_calls() {
     std::fs::remove_file(&path).expect("removed");
     assert_eq!(files.write(&queue, Config::default()).calls, 2);
     let other = Files::new(path).write(&queue, Config::default());
-    let reason = other.failure.expect("locked").1.to_string();
+    let reason = other.failure.expect("locked").to_string();
     assert!(reason.contains("another gateway"), "{reason}");
     let past = history(Some(folder.path().join("none/\0")), Config::default());
     record(&past, "p", "t", "ok");

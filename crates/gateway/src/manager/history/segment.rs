@@ -86,8 +86,7 @@ pub(super) struct Segment {
     file: File,
     pub(super) lines: usize,
     pub(super) bytes: u64,
-    /// When its first call ended, if it was written by this process, and its last one.
-    pub(super) began: SystemTime,
+    /// When its last call ended.
     pub(super) last: SystemTime,
 }
 
@@ -107,7 +106,7 @@ impl Segment {
                 (lines, bytes) = (lines + 1, bytes + 1);
             }
         }
-        Ok(Self { path, file, lines, bytes, began: last, last })
+        Ok(Self { path, file, lines, bytes, last })
     }
 
     /// Appends `lines` lines.

@@ -3,6 +3,7 @@
 //! Invariants: files are written on a blocking thread. Calls that cannot be written are counted, and the log says it once
 //! until writing works again.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -45,19 +46,20 @@ async fn write(history: &Arc<CallHistory>) {
         };
         let Some(files) = &history.files else { return };
         let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-        report(files.write(&queue, config), &queue);
+        let written = files.write(&queue, config);
+        report(written, &queue, &files.folder);
     };
     // It fails only if the program ends.
     let _ = tokio::task::spawn_blocking(write).await;
 }
 
 /// Counts the calls that were lost, and logs the first failure of several.
-fn report(written: super::files::Written, queue: &[Ended]) {
+fn report(written: super::files::Written, queue: &[Ended], folder: &Path) {
     for _ in written.calls..queue.len() {
         Limit::HistoryLines.met(());
     }
-    if let Some((path, error)) = written.failure {
-        let path = path.display();
+    if let Some(error) = written.failure {
+        let path = folder.display();
         tracing::warn!(%path, %error, "calls are missing in the history, because they cannot be written");
     }
 }

@@ -4,7 +4,7 @@
 //! that keeps state also that state. So an ambiguous refusal ends a shared session only a few times a minute; after that it
 //! is only the answer to its request, and health checks find out. On the session of one client there is no such limit.
 //!
-//! Source: 2025-11-25 `basic/transports`, Session Management, which names 404. Not here: the repeat (`attempt`).
+//! Source: 2025-11-25 `basic/transports`, Session Management, which names 404. Not here: the repeat (`layers`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

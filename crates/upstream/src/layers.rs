@@ -1,0 +1,291 @@
+//! The layers that every request to a server passes, in their order: [`Admission`] with a slot of the bulkhead,
+//! [`Retry`], [`Session`], [`Attempt`] with a permit of the breaker, [`Exchange`] on a connection of the pool.
+//!
+//! Invariants: every attempt (call, list, health check) is made here, so the breaker counts all of them. The deadline is
+//! enforced while the permit is held, so a missing answer counts against the server. It does not count if the caller left
+//! too little time to judge the server (`inflight_guard`). Dropping the future frees slot, permit and connection, and
+//! cancels the request.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep};
+use tracing::Instrument;
+
+use super::Upstream;
+use super::bulkhead::{Lane, Slot};
+use super::connection::{Call, EventSender, ServerResponse};
+use super::deadline::Deadline;
+use super::dialect::PoolRequest;
+use super::error::{Delivery, Error, SessionRefusal};
+use super::frame::Frame;
+use super::request::Request;
+use crate::inflight_guard::InflightGuard;
+use crate::pool::PooledConnection;
+use crate::response_stream::ResponseBody;
+use runtime::worker::now;
+
+type Response = Result<ServerResponse, Error>;
+
+impl Upstream {
+    /// Makes one call, with retries where they are safe. It ends by `deadline`, and messages of the server go
+    /// to `event_sender`. A streamed response keeps everything that the call holds until the
+    /// [`ResponseStream`](super::ResponseStream) is read to its end or dropped. Dropping the future cancels the call.
+    pub async fn call(
+        self: &Arc<Self>,
+        call: &Call,
+        deadline: impl Into<Deadline>,
+        event_sender: &EventSender,
+    ) -> Response {
+        let deadline = deadline.into();
+        if let Some(client) = self.has_to_answer(call) {
+            // Boxed: it is large, and each client waits once.
+            Box::pin(self.answer_first(&client, (call, event_sender), deadline)).await;
+        }
+        let result = self.run(&Request::call(call, event_sender), deadline).await;
+        if !matches!(&result, Ok(response) if response.body.as_buffered().is_none()) {
+            self.stats.called(&result);
+        }
+        result
+    }
+
+    /// Makes `request` through all layers.
+    pub(super) async fn run(self: &Arc<Self>, request: &Request<'_>, deadline: Deadline) -> Response {
+        let held = self.enter(request, deadline).await?;
+        Retry(self).call(request, deadline, held).await
+    }
+
+    /// Makes `request` once, for the supervisor, which has its own schedule of retries.
+    pub(super) async fn run_once(self: &Arc<Self>, request: &Request<'_>, deadline: Instant) -> Response {
+        let mut held = self.enter(request, deadline.into()).await?;
+        Session(self).call(request, &mut held).instrument(self.span(request, 1)).await
+    }
+
+    async fn enter(self: &Arc<Self>, request: &Request<'_>, deadline: Deadline) -> Result<Held, Error> {
+        let (frame, slot) = Admission(self).call(request.lane, request.principal(), deadline).await?;
+        let guard = InflightGuard::new(Arc::clone(self), request.lane, slot.keep(), frame.now);
+        Ok(Held { frame, guard })
+    }
+
+    fn span(&self, request: &Request<'_>, number: u32) -> tracing::Span {
+        tracing::debug_span!("attempt", server = %self.config.name, method = request.name, number)
+    }
+}
+
+/// The time of a request, and all that it holds.
+struct Held {
+    frame: Frame,
+    guard: InflightGuard,
+}
+
+/// Refuses what would be refused later, and takes a slot.
+pub(super) struct Admission<'a>(pub(super) &'a Upstream);
+
+impl<'a> Admission<'a> {
+    pub(super) async fn call(
+        &self,
+        lane: Lane,
+        principal: Option<&Arc<str>>,
+        deadline: Deadline,
+    ) -> Result<(Frame, Slot<'a>), Error> {
+        let Upstream { pool, breaker, bulkhead, .. } = self.0;
+        pool.check_open()?;
+        if let Some(retry_in) = breaker.refuses_for(principal) {
+            return Err(Error::CircuitOpen { retry_in });
+        }
+        let mut frame = Frame::until(deadline);
+        let slot = bulkhead.enter(lane, principal, &mut frame, || pool.end_unanswered()).await?;
+        Ok((frame, slot))
+    }
+}
+
+/// Tries again where the table of `retry` allows it. A response that is still arriving takes over what the request holds.
+struct Retry<'a>(&'a Upstream);
+
+impl Retry<'_> {
+    async fn call(&self, request: &Request<'_>, deadline: Deadline, mut held: Held) -> Response {
+        let upstream = self.0;
+        let mut attempts = upstream.retries.begin(request.safety);
+        let mut failed = None;
+        loop {
+            let started = held.frame.now;
+            let span = upstream.span(request, attempts.number());
+            let attempted = Session(upstream).call(request, &mut held).instrument(span).await;
+            if let PoolRequest::Of(call) = request.connection {
+                call.attempts.record(started, attempted.as_ref().err());
+            }
+            let frame = &mut held.frame;
+            let error = match attempted {
+                Ok(mut response) => {
+                    if let ResponseBody::Streaming(stream) = &mut response.body {
+                        frame.deadline.at = request.events.moved(frame.deadline);
+                        let (left, moves) = (frame.left(), frame.deadline.moves);
+                        stream.follow(Box::new(held.guard), left, moves);
+                    }
+                    return Ok(response);
+                }
+                // A further attempt would fail in the same way.
+                Err(error) if error.refuses_credentials() => return Err(error),
+                // The refusal of a retry says less than the failure before it.
+                Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
+                // The program says why it does not start, and would say the same again.
+                Err(error @ Error::Connect { .. }) if upstream.starts_on_demand() => return Err(error),
+                Err(error) => error,
+            };
+            frame.deadline.at = request.events.moved(deadline);
+            let refused_for = upstream.breaker.refuses_for(request.principal());
+            let Some(pause) = attempts.pause_after(&error, frame.deadline.at, refused_for) else {
+                return Err(error);
+            };
+            tracing::debug!(server = %upstream.config.name, %error, ?pause, "trying again");
+            upstream.stats.retried();
+            failed = Some(error);
+            sleep(pause).await;
+            frame.now = now();
+        }
+    }
+}
+
+/// Makes one more attempt on a new session if the server had forgotten the session, because nothing ran then.
+struct Session<'a>(&'a Upstream);
+
+impl Session<'_> {
+    async fn call(&self, request: &Request<'_>, held: &mut Held) -> Response {
+        let attempted = Attempt(self.0).call(request, held).await;
+        if !matches!(attempted, Err(Error::SessionEnded(_))) {
+            return attempted;
+        }
+        tracing::debug!(server = %self.0.config.name, "the server forgot the session; another one is opened");
+        self.0.pool.evict_lost();
+        held.frame.now = now();
+        // Boxed: it is large, and rarely needed.
+        let refusal = match Box::pin(Attempt(self.0).call(request, held)).await {
+            Err(Error::SessionEnded(refusal)) => refusal,
+            attempted => return attempted,
+        };
+        // A new session did not help, so this is the answer.
+        let SessionRefusal { error, bare, version } = *refusal;
+        let error = error.filter(|_| request.is_a_call()).ok_or(bare)?;
+        Ok(ServerResponse { body: ResponseBody::Buffered(Err(error)), version })
+    }
+}
+
+/// Makes one attempt with a permit of the breaker, and records what it says of the server.
+struct Attempt<'a>(&'a Upstream);
+
+impl Attempt<'_> {
+    async fn call(&self, request: &Request<'_>, held: &mut Held) -> Response {
+        let upstream = self.0;
+        let started = held.frame.now;
+        // A call that is refused here says nothing about the server.
+        if let Some(rate) = upstream.rate.as_ref().filter(|_| request.is_a_call()) {
+            rate.take(request.principal(), started)?;
+        }
+        // This precedes the permit, because a pause before connecting says nothing new about the server.
+        upstream.pool.check_flapping(request.connection)?;
+        held.guard.begin(request, held.frame)?;
+        let ended = Exchange(upstream).call(request, held).await;
+        let guard = &mut held.guard;
+        let was_cut_short = ended.is_err() && !guard.had_enough_time();
+        let result = ended.unwrap_or_else(Err).map_err(|error| upstream.secrets.redact_error(error));
+        if matches!(&result, Ok(response) if response.body.as_buffered().is_none()) {
+            upstream.liveness.broken();
+            guard.stream();
+            return result;
+        }
+        // Callers choose deadlines. With short ones any client could otherwise open the breaker for all.
+        if was_cut_short {
+            guard.abandon();
+        } else if matches!(result, Err(Error::SessionEnded(_)))
+            || matches!(result, Err(Error::TimedOut { .. }))
+                && (request.is_excused(upstream) || request.events.heard_since(started))
+        {
+            guard.forget();
+            return result;
+        } else {
+            guard.record(&result);
+        }
+        upstream.attempted(result.as_ref().err());
+        // A refused credential that is that of one principal only leaves the server to the others.
+        if let Err(refusal) = &result
+            && refusal.refuses_credentials()
+            && !upstream.config.is_per_principal()
+        {
+            upstream.pool.refuse(refusal);
+        }
+        result
+    }
+}
+
+/// Makes the request on a connection of the pool, by its deadline.
+struct Exchange<'a>(&'a Upstream);
+
+impl Exchange<'_> {
+    /// The outer error means that the deadline passed.
+    async fn call(&self, request: &Request<'_>, held: &mut Held) -> Result<Response, Error> {
+        let Held { frame, guard } = held;
+        let (started, events) = (frame.now, request.events);
+        let connection = self.connection(request, frame).await;
+        if !matches!(connection, Ok(Ok(_))) && self.0.pool.is_private_matter(request.connection) {
+            // A private connection that cannot be opened must not block other clients.
+            guard.excuse();
+        }
+        let connection = match connection? {
+            Ok(connection) => connection,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (is_probe, pooled) = (guard.is_probe(), guard.hold(connection));
+        let version = pooled.connection().peer().version;
+        let mut done = {
+            let done = pin!(async {
+                if let Some(level) = request.log_level() {
+                    pooled.want_log(level).await;
+                }
+                match request.send(self.0, pooled.connection()).await? {
+                    // Other calls wait for the result of a probe. Boxed: it is large, and most calls are no probes.
+                    ResponseBody::Streaming(stream) if is_probe => {
+                        Box::pin(stream.collect()).await.map(|result| ResponseBody::Buffered(Ok(result)))
+                    }
+                    body => body.charged(request.principal()),
+                }
+            });
+            frame.limit(events, done).await
+        };
+        let is_failed = match &mut done {
+            // The outcome of a response that is still arriving is known at its end.
+            Some(Ok(body)) => body.as_buffered().map(|_| false),
+            Some(Err(error)) => Some(error.trips_breaker()),
+            // A deadline that left too little time says nothing. Neither does one that passed although
+            // messages came.
+            None => (guard.had_enough_time() && !events.heard_since(started)).then_some(true),
+        };
+        guard.record_response(is_failed, done.is_some());
+        let done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(events) })?;
+        Ok(done.map(|body| ServerResponse { body, version }))
+    }
+
+    /// Returns a connection for `request`. The outer error means that the deadline passed.
+    async fn connection(
+        &self,
+        request: &Request<'_>,
+        frame: &mut Frame,
+    ) -> Result<Result<PooledConnection, Error>, Error> {
+        let pooled = pin!(async {
+            tokio::select! {
+                biased;
+                pooled = self.0.pool.acquire(request.connection) => pooled,
+                // Boxed: it is rarely needed.
+                never = async { Box::pin(self.0.report_start(request.events)).await } => match never {},
+            }
+        });
+        frame.limit(request.events, pooled).await.ok_or_else(|| {
+            let reason = format!("no connection within {:.1} s", frame.whole(request.events).as_secs_f64());
+            // This is not `TimedOut`, whose outcome is unknown. Nothing was sent.
+            Error::Connect { reason }
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "layers_tests.rs"]
+mod tests;
