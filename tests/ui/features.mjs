@@ -28,7 +28,7 @@ async function servers_with_a_problem_come_first_and_are_counted_once(page, { ga
   must(names.at(-1) === 'retired', `last: ${names.at(-1)}`);
   // 44 are enabled, and all but `away` and `wrong` answer. The third problem is the blocked tool.
   const words = '42 of 44 healthy · 3 with a problem';
-  must(await page.locator('#overall').textContent() === words && await page.locator('main .heading p').textContent() === words, 'both say the same');
+  must(await page.locator('#overall .long').textContent() === words && await page.locator('main .heading p').textContent() === words, 'both say the same');
   must((await choice(page, 'with a problem').textContent()).endsWith('3'), 'the choice has the same number');
 }
 

@@ -24,7 +24,8 @@ function greatest(lines) {
 }
 
 function polylines(lines, most, size) {
-  return lines.flatMap((line) => runs(line, most, size).map((points) => svg('polyline', { points, class: `line ${line.kind}` })));
+  // The first line is the one on top.
+  return lines.toReversed().flatMap((line) => runs(line, most, size).map((points) => svg('polyline', { points, class: `line ${line.kind}` })));
 }
 
 /** Lines without axes. `lines` are `{at, values, kind}`; `label` says the same in words. */

@@ -2,7 +2,7 @@
 
 import { dialog } from './actions.js';
 import { visitor } from './api.js';
-import { button, h, toast } from './dom.js';
+import { button, fill, h } from './dom.js';
 import { INVISIBLE } from './invisible.js';
 
 /** Where a program keeps its key. A shell puts it in, so the copied text has none. */
@@ -29,14 +29,14 @@ function commandsOf({ server, tool, name }, given) {
   return [['curl', curl], ['Command line', cli]].map(([title, parts]) => [title, parts.filter(Boolean).join(' \\\n  ')]);
 }
 
-async function copy(text, box) {
+async function copy(text, box, said) {
   try {
     await navigator.clipboard.writeText(text);
-    toast('copied');
+    fill(said, 'copied');
   } catch {
-    // Without TLS a browser lets no page write there. The text is selected instead.
+    // Without TLS a browser lets no page write there.
     getSelection().selectAllChildren(box);
-    toast('The browser does not let this page copy. The text is selected: copy it with the keyboard.', 'bad');
+    fill(said, 'selected: copy it with the keyboard');
   }
 }
 
@@ -44,7 +44,8 @@ async function copy(text, box) {
 export function showCommands(tool, given) {
   const part = ([title, text]) => {
     const box = h('pre', { class: 'code wrap', tabindex: '0', role: 'region', 'aria-label': title }, text);
-    return h('section', { class: 'command' }, h('div', { class: 'command-head' }, h('h3', {}, title), button('Copy', () => copy(text, box), { 'aria-label': `Copy ${title}` })), box);
+    const said = h('span', { class: 'quiet small', role: 'status' });
+    return h('section', { class: 'command' }, h('div', { class: 'command-head' }, h('h3', {}, title), said, button('Copy', () => copy(text, box, said), { class: 'small', 'aria-label': `Copy ${title}` })), box);
   };
   dialog(`Call ${tool.name} from a shell`, () => [
     visitor.csrf !== null && h('p', { class: 'quiet' }, 'Both read your key from the variable ', h('code', {}, KEY), '. It is in neither text.'),

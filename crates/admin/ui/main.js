@@ -58,8 +58,8 @@ function overall() {
   const since = state.at === null ? 'It has not answered yet.' : `What you see is from ${clock(state.at)}.`;
   fillIfChanged(lost, `${isLost} ${since}`, () => isLost && [badge('no answer from the gateway', 'bad'), h('span', {}, since), button('Try again', refresh, { class: 'small', 'data-focus': 'again' })]);
   if (!state.servers) return;
-  const { text, kind } = summary(state.servers);
-  fillIfChanged(document.getElementById('overall'), text, () => badge(text, kind));
+  const { text, short, kind } = summary(state.servers);
+  fillIfChanged(document.getElementById('overall'), text, () => badge([h('span', { class: 'long' }, text), h('span', { class: 'short' }, short)], kind));
 }
 
 function visitorPart() {

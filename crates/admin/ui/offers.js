@@ -75,7 +75,7 @@ function promptForm({ name, definition }) {
 
 /** The part of a page for the offer of `server`: an element, and the function that takes the state of the server. */
 export function offersOf(server) {
-  const [tabs, list] = [h('div', {}), h('div', {}, h('p', { class: 'quiet' }, 'Loading…'))];
+  const [tabs, list] = [h('div', { class: 'tabs' }), h('div', {}, h('p', { class: 'quiet' }, 'Loading…'))];
   const heading = h('h2', { id: 'offer-title' }, 'Tools');
   const element = h('section', { 'aria-labelledby': 'offer-title' }, tabs, heading, list);
   let [kind, known, end] = ['tools', null, () => {}];
@@ -93,8 +93,9 @@ export function offersOf(server) {
       list.dataset.key = key;
       const open = new Set([...list.querySelectorAll('details.tool[open]')].map((one) => one.dataset.tool));
       end();
-      fill(list, all.length === 0 && h('p', { class: 'empty' }, `This server offers no ${title.toLowerCase()} now.`));
-      end = addInSteps(list, all, (item) => {
+      const rows = h('div', { class: 'rows' });
+      fill(list, all.length > 0 ? rows : h('p', { class: 'empty' }, `This server offers no ${title.toLowerCase()} now.`));
+      end = addInSteps(rows, all, (item) => {
         const made = part(item);
         if (open.has(made.dataset.tool)) made.open = true;
         return made;
@@ -111,6 +112,8 @@ export function offersOf(server) {
     if (element.hidden) return;
     const options = Object.entries(KINDS).filter(([one, { count }]) => one === 'tools' || status[count] > 0).map(([one, { title, count }]) => [one, title, status[count]]);
     if (!options.some(([one]) => one === kind)) kind = 'tools';
+    // The choice is a heading too.
+    heading.classList.toggle('hidden', options.length > 1);
     const pick = (value) => { kind = value; update(status); };
     fillIfChanged(tabs, JSON.stringify([options, kind]), () => options.length > 1 && choices('Offer', options, kind, pick));
     const now = JSON.stringify([kind, options, status.state, status.changed_tools]);

@@ -32,8 +32,7 @@ export function breakerBadge(server) {
 }
 
 export function reason(server) {
-  if (server.healthy) return null;
-  return server.state === 'disabled' ? 'disabled' : server.last_error;
+  return server.healthy || server.state === 'disabled' ? null : server.last_error;
 }
 
 /** The mistakes in the entry of a server in the configuration file, each with its place. */
@@ -60,21 +59,21 @@ function sparklines(name) {
   const { at, rate, p50, p99 } = historyOf(name);
   const [half, most] = [lastOf(p50), lastOf(p99)];
   const rateText = perSecond(rate.at(-1) ?? 0);
-  const timeText = half === null ? 'no recent calls' : `${duration(half)} / ${duration(most)}`;
+  const timeText = half === null ? '–' : `${duration(half)} / ${duration(most)}`;
   const value = (text, isQuiet) => h('span', { class: `value ${isQuiet ? 'quiet' : ''}` }, text);
   return {
     rate: [sparkline([{ at, values: rate, kind: 'rate' }], `calls per second, now ${rateText}`), value(rateText, rateText === '0/s')],
-    times: [sparkline([{ at, values: p99, kind: 'p99' }, { at, values: p50, kind: 'p50' }], `duration of calls, p50 and p99: ${timeText}`), value(timeText, half === null)],
+    times: [sparkline([{ at, values: p50, kind: 'p50' }, { at, values: p99, kind: 'p99' }], `duration of calls, p50 and p99: ${half === null ? 'no recent calls' : timeText}`), value(timeText, half === null)],
   };
 }
 
-/** The errors now and since the start: `0.4/s` and `12 (3.4 %)`. */
+/** The errors now and since the start, if there were any: `0.4/s` and `12 (3.4 %)`. */
 function errorCell(server) {
   const errors = errorsOf(server.counters);
   const now = historyOf(server.name).errors.at(-1) ?? 0;
-  const share = errors > 0 ? ` (${((100 * errors) / Math.max(1, server.counters.calls)).toFixed(1)} %)` : '';
+  if (errors === 0) return h('span', { class: 'quiet' }, h('span', { class: 'narrow-only' }, 'errors '), 'none');
   return [h('span', { class: now > 0 ? 'bad-text' : 'quiet' }, h('span', { class: 'narrow-only' }, 'errors '), perSecond(now)),
-    h('span', { class: 'quiet small' }, `${number(errors)}${share}`)];
+    h('span', { class: 'quiet small' }, `${number(errors)} (${((100 * errors) / Math.max(1, server.counters.calls)).toFixed(1)} %)`)];
 }
 
 /** The tools of a server whose definition changed, as a link. */

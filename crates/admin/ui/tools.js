@@ -16,7 +16,9 @@ function groupOf([server, entries]) {
   const count = h('span', { class: 'quiet' });
   const box = h('section', { class: 'group', 'aria-label': `Tools of ${server}` },
     h('h2', {}, h('a', { href: `#/servers/${encodeURIComponent(server)}` }, server), ' ', count));
-  return { server, entries, count, box };
+  const rows = h('div', { class: 'rows' });
+  box.append(rows);
+  return { server, entries, count, box, rows };
 }
 
 /** Shows the view. */
@@ -60,11 +62,11 @@ export function show(main) {
   const begin = (tools) => {
     groups = [...Map.groupBy(entriesOf(tools), ({ tool }) => tool.server)].map(groupOf);
     servers.append(...groups.map(({ server, entries }) => h('option', { value: server }, `${server} (${entries.length})`)));
-    const boxes = new Map(groups.map((group) => [group.server, group.box]));
+    const places = new Map(groups.map((group) => [group.server, group.rows]));
     fill(list, groups.map((group) => group.box));
     const add = (entry) => {
       entry.part = toolPart(entry.tool);
-      boxes.get(entry.tool.server).append(entry.part);
+      places.get(entry.tool.server).append(entry.part);
       return null;
     };
     end = addInSteps(list, groups.flatMap((group) => group.entries), add, draw);
