@@ -219,6 +219,20 @@ async function server_request_is_scrolled_to_and_has_choices(page, { gateway }) 
   await tool.getByText('ordered: {"size":"l","extras":["c","n"]}').first().waitFor();
 }
 
+async function page_that_a_server_asks_to_open_is_named_whole(page, { gateway }) {
+  await open(page, gateway, 'servers/issues');
+  const tool = await opened(page, 'sign');
+  await tool.getByRole('button', { name: 'Call', exact: true }).click();
+  const link = tool.getByRole('link', { name: 'Open the page at sign.example.org' });
+  await link.waitFor();
+  must(await link.getAttribute('href') === 'https://sign.example.org/paper?id=7' && await link.getAttribute('rel') === 'noopener noreferrer', 'it leads there and tells nothing');
+  await tool.getByText('https://sign.example.org/paper?id=7', { exact: true }).waitFor();
+  must(await link.evaluate((one) => one === document.activeElement), 'it has the cursor');
+  await looksRight(page, 'a page to open');
+  await tool.getByRole('button', { name: 'I have opened it' }).click();
+  await tool.getByText('signed: accept').first().waitFor();
+}
+
 async function dialog_is_closed_by_another_view(page, { gateway }) {
   await open(page, gateway, 'servers/issues');
   await page.getByRole('button', { name: 'Reset breaker' }).click();
@@ -298,6 +312,7 @@ const FEATURES = [
   ['gateway', 'superuser', errors_of_a_server_are_counted], ['gateway', 'caller', resources_and_prompts_are_shown_and_used],
   ['gateway', 'caller', images_and_sounds_of_allowed_types_are_shown], ['gateway', 'caller', call_is_copied_as_commands_that_work],
   ['gateway', 'superuser', charts_have_axes_and_tell_each_moment], ['gateway', 'caller', server_request_is_scrolled_to_and_has_choices],
+  ['gateway', 'caller', page_that_a_server_asks_to_open_is_named_whole],
   ['gateway', 'superuser', dialog_is_closed_by_another_view], ['gateway', 'superuser', lost_gateway_dims_the_page_and_tells_the_time],
   ['gateway', 'superuser', menu_has_every_view_and_the_visitor], ['gateway', null, sign_in_page_has_the_design_of_the_dashboard],
 ];

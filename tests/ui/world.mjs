@@ -64,6 +64,11 @@ function friendly() {
       } } },
       call: async (_, answer) => text(`ordered: ${JSON.stringify(answer?.content)}`),
     },
+    sign: {
+      definition: { description: 'Signs a paper on a page of the web.', inputSchema: { type: 'object', properties: {} } },
+      asks: { mode: 'url', elicitationId: 'e-1', message: 'Sign it there.', url: 'https://sign.example.org/paper?id=7' },
+      call: async (_, answer) => text(`signed: ${answer?.action}`),
+    },
     draw: {
       definition: { description: 'Draws and sings.', annotations: { readOnlyHint: true }, inputSchema: { type: 'object', properties: {} } },
       call: async () => ({ content: [

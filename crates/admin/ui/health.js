@@ -31,12 +31,12 @@ export function byProblem(servers) {
   return [...servers].sort((a, b) => ORDER.indexOf(kindOf(a)) - ORDER.indexOf(kindOf(b)));
 }
 
-/** The numbers of all servers in words, as each part of the dashboard has them; `short` is for a phone. Disabled servers count as off. */
+/** The numbers of all servers in words, as each part of the dashboard has them; `short` is for a phone. Disabled servers do not count. */
 export function summary(servers) {
   const on = servers.filter((server) => server.enabled);
   const [healthy, problems] = [on.filter((server) => server.healthy).length, on.filter(hasProblem).length];
   const all = on.length === 0 ? 'no server enabled' : healthy === on.length ? `all ${on.length} healthy` : `${healthy} of ${on.length} healthy`;
   const kind = problems > 0 ? (healthy === 0 ? 'bad' : 'warn') : on.length === 0 ? 'off' : 'good';
   const [text, short] = problems > 0 ? [`${all} · ${problems} with a problem`, `${problems} with a problem`] : [all, all];
-  return { text, short, kind, problems, off: servers.length - on.length };
+  return { text, short, kind };
 }

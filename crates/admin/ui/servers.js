@@ -141,7 +141,9 @@ export function show(main) {
     if (told && told !== text) announce(text);
     told = text;
     fillIfChanged(states, JSON.stringify([options, filters.state]), () => choices('State', options, filters.state, (value) => { filters.state = value; draw(); }));
-    const key = JSON.stringify([shown, shown.map((server) => historyOf(server.name)), [...state.breakers.values()]]);
+    // The time of a point alone is nothing new to see.
+    const seen = ({ rate, errors, p50, p99 }) => [rate, errors, p50, p99];
+    const key = JSON.stringify([shown, shown.map((server) => seen(historyOf(server.name))), [...state.breakers.values()]]);
     const none = () => (state.servers.length === 0 ? 'The configuration has no servers.' : filters.state === 'problem' && filters.text === '' ? 'No server has a problem.' : 'No server is like that.');
     fillIfChanged(list, key, () => (shown.length > 0 ? shown.map(row) : h('li', { class: 'empty' }, none())));
   };

@@ -73,18 +73,6 @@ export function show(main) {
     draw();
   };
   let isOver = false;
-  all().then((tools) => { if (!isOver) begin(tools); }, (error) => fill(list, h('p', { class: 'problem' }, told(error))));
+  get('/tools').then(({ tools }) => { if (!isOver) begin(tools); }, (error) => fill(list, h('p', { class: 'problem' }, told(error))));
   return () => { isOver = true; clearTimeout(timer); end(); };
-}
-
-// The answer may have pages (`next_cursor`).
-async function all() {
-  const tools = [];
-  let cursor;
-  do {
-    const page = await get(cursor ? `/tools?cursor=${encodeURIComponent(cursor)}` : '/tools');
-    tools.push(...page.tools);
-    cursor = page.next_cursor;
-  } while (cursor && tools.length < 20000);
-  return tools;
 }
