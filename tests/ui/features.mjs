@@ -103,6 +103,7 @@ async function all_tools_are_shown_by_server_and_annotation(page, { gateway, out
   const tool = await opened(page, 'team_41_tool_0');
   await tool.getByRole('button', { name: 'Call', exact: true }).click();
   await tool.getByText('done').first().waitFor();
+  return `longest stall ${stall} ms`;
 }
 
 async function resources_and_prompts_are_shown_and_used(page, { gateway }) {
@@ -215,6 +216,7 @@ async function server_request_is_scrolled_to_and_has_choices(page, { gateway }) 
   await box.getByLabel('Cheese').check();
   await box.getByLabel('Nuts').check();
   await looksRight(page, 'a server request');
+  await page.screenshot({ path: join(gateway.out, `question-${page.viewportSize().width}.png`) });
   await box.getByRole('button', { name: 'Answer' }).click();
   await tool.getByText('ordered: {"size":"l","extras":["c","n"]}').first().waitFor();
 }
@@ -321,18 +323,20 @@ function onEveryScreen([world, role, check]) {
   return async (lab) => {
     const gateway = Object.assign(lab[world], { out: lab.out });
     if (world === 'big') await changedOnce(lab);
+    const told = [];
     for (const screen of SCREENS) {
       const where = `${check.name}-${screen.viewport.width}-${screen.colorScheme}`;
       const page = await visitor(lab.chrome, gateway, lab.problems, screen);
       try {
         if (role) await signIn(page, gateway, role);
-        await check(page, { ...lab, gateway });
+        told.push(await check(page, { ...lab, gateway }));
         await looksRight(page, where);
       } finally {
         await page.screenshot({ path: join(lab.out, `${where}.png`), fullPage: true });
         await page.context().close();
       }
     }
+    return told.filter(Boolean).join(', ');
   };
 }
 

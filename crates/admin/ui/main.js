@@ -56,7 +56,8 @@ function overall() {
   document.body.classList.toggle('is-lost', isLost);
   lost.hidden = !isLost;
   const since = state.at === null ? 'It has not answered yet.' : `What you see is from ${clock(state.at)}.`;
-  fillIfChanged(lost, `${isLost} ${since}`, () => isLost && [badge('no answer from the gateway', 'bad'), h('span', {}, since), button('Try again', refresh, { class: 'small', 'data-focus': 'again' })]);
+  const what = state.failure?.status ? state.failure.message : 'no answer from the gateway';
+  fillIfChanged(lost, `${isLost} ${what} ${since}`, () => isLost && [badge(what, 'bad'), h('span', {}, since), button('Try again', refresh, { class: 'small', 'data-focus': 'again' })]);
   if (!state.servers) return;
   const { text, short, kind } = summary(state.servers);
   fillIfChanged(document.getElementById('overall'), text, () => badge([h('span', { class: 'long' }, text), h('span', { class: 'short' }, short)], kind));
