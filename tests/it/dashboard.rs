@@ -158,7 +158,7 @@ async fn files_of_the_dashboard_run_nothing_foreign_and_open_in_no_frame() {
         let header = |name: &str| answer.headers()[name].to_str().expect("text").to_owned();
         assert_eq!(
             header("content-security-policy"),
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; connect-src 'self'; \
              form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         );
         assert_eq!(

@@ -1,14 +1,14 @@
 // What every check needs: a gateway with its configuration file, and a browser that notes each problem.
 
 import { execFileSync, spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 
 const modules = createRequire(join(process.env.SWITCHYARD_UI ?? '.', 'package.json'));
 const { chromium } = modules('playwright-core');
-export const axeSource = modules('axe-core').source;
+const axeSource = modules('axe-core').source;
 
 export class Failed extends Error {}
 
@@ -44,8 +44,9 @@ function mint(binary, role) {
 
 /** A running gateway. */
 export class Gateway {
-  static async start(binary, folder, servers) {
+  static async start({ binary, folder, files }, servers) {
     const gateway = new Gateway();
+    Object.assign(gateway, { binary, files });
     const roles = ['superuser', 'caller', 'reader'].map((role) => [role, mint(binary, role)]);
     gateway.keys = Object.fromEntries(roles.map(([role, { key }]) => [role, key]));
     const entries = roles.map(([, { entry }]) => entry).join('');
@@ -86,9 +87,23 @@ export async function browser() {
   return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--force-color-profile=srgb'] });
 }
 
+const MEDIA = { html: 'text/html; charset=utf-8', css: 'text/css', js: 'text/javascript', svg: 'image/svg+xml' };
+
+/** Answers with the dashboard's files of a folder, under the headers of the gateway. So a change is seen without a build. */
+async function serveFiles(context, { base, files }) {
+  const { headers } = await fetch(`${base}/ui/`);
+  await context.route(`${base}/ui/*`, (route) => {
+    const name = new URL(route.request().url()).pathname.split('/').pop() || 'index.html';
+    const path = join(files, name);
+    if (!existsSync(path)) return route.fallback();
+    return route.fulfill({ headers: { ...Object.fromEntries(headers), 'content-type': MEDIA[name.split('.').pop()] }, body: readFileSync(path) });
+  });
+}
+
 /** A new visitor. Every error, refused load and request to another place is noted in `problems`. */
 export async function visitor(chrome, gateway, problems, options = {}) {
   const context = await chrome.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', ...options });
+  if (gateway.files) await serveFiles(context, gateway);
   const page = await context.newPage();
   page.setDefaultTimeout(15000);
   await page.addInitScript(() => {
@@ -115,7 +130,7 @@ export async function signIn(page, gateway, role) {
   await page.getByRole('link', { name: 'Sign in' }).first().click();
   await page.getByLabel('Key or token').fill(gateway.keys[role]);
   await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: 'Servers' }).waitFor();
+  await page.getByRole('heading', { name: 'Servers', level: 1 }).waitFor();
 }
 
 /** Opens a view by its address. */
@@ -129,4 +144,18 @@ export async function confirm(page, verb) {
   const box = page.getByRole('dialog');
   await box.getByRole('button', { name: verb, exact: true }).click();
   await box.waitFor({ state: 'detached' });
+}
+
+/** What every page must look right on: width, height and theme. */
+export const SCREENS = [1440, 390].flatMap((width) => ['light', 'dark'].map((colorScheme) => ({ viewport: { width, height: width === 390 ? 844 : 900 }, colorScheme })));
+
+/** No finding of the accessibility checker that matters, and no scrolling to the side. */
+export async function looksRight(page, where) {
+  await page.evaluate(axeSource);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const bad = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  const told = bad.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`).join(' | ')}`);
+  must(bad.length === 0, `axe in ${where}: ${told.join('\n')}`);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  must(wide <= 0, `${where} is ${wide} px too wide`);
 }

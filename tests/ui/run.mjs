@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // The dashboard in a real browser. See README.md beside this file.
 //
-//   run.mjs --binary FILE [--out FOLDER] [--picture FILE]
+//   run.mjs --binary FILE [--out FOLDER] [--picture FILE] [--files FOLDER] [--check NAME]…
 //
 // SWITCHYARD_UI is the folder with playwright-core and axe-core. Exit code: 0 every check holds, 1 one does not.
 
@@ -11,31 +11,39 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 
 import * as attacks from './attacks.mjs';
+import * as features from './features.mjs';
 import * as flows from './flows.mjs';
 import * as looks from './looks.mjs';
 import { browser, Failed, Gateway } from './lab.mjs';
-import { world } from './world.mjs';
+import { crowd, world } from './world.mjs';
 
-const { values } = parseArgs({ options: { binary: { type: 'string' }, out: { type: 'string' }, picture: { type: 'string' }, check: { type: 'string', multiple: true } } });
+const { values } = parseArgs({ options: { binary: { type: 'string' }, out: { type: 'string' }, picture: { type: 'string' }, files: { type: 'string' }, check: { type: 'string', multiple: true } } });
 const out = resolve(values.out ?? mkdtempSync(join(tmpdir(), 'ui-')));
 mkdirSync(out, { recursive: true });
 
-const CHECKS = { ...flows.CHECKS, ...attacks.CHECKS, ...looks.CHECKS };
+const CHECKS = { ...flows.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...looks.CHECKS };
 const began = Date.now();
 const problems = [];
 const scene = await world();
+const many = await crowd();
 let chrome;
 let gateway;
+let big;
 let failed = 0;
 try {
-  gateway = await Gateway.start(resolve(values.binary), out, scene.yaml());
+  const start = (name, servers) => {
+    const folder = join(out, name);
+    mkdirSync(folder, { recursive: true });
+    return Gateway.start({ binary: resolve(values.binary), folder, files: values.files && resolve(values.files) }, servers);
+  };
+  [gateway, big] = await Promise.all([start('few', scene.yaml()), start('many', many.yaml())]);
   chrome = await browser();
   for (const [name, check] of Object.entries(CHECKS)) {
     if (values.check && !values.check.includes(name)) continue;
     const started = Date.now();
     let told;
     try {
-      told = await check({ chrome, gateway, scene, problems, out, picture: values.picture && resolve(values.picture) });
+      told = await check({ chrome, gateway, big, scene, many, problems, out, picture: values.picture && resolve(values.picture) });
       if (problems.length > 0) throw new Failed(problems.splice(0).join('\n    '));
       console.log(`ok      ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)${told ? `: ${told}` : ''}`);
     } catch (error) {
@@ -46,8 +54,8 @@ try {
   }
 } finally {
   await chrome?.close();
-  gateway?.stop();
-  scene.close();
+  for (const one of [gateway, big]) one?.stop();
+  for (const one of [scene, many]) one.close();
 }
 console.log(`${failed === 0 ? 'all checks hold' : `${failed} failed`}, ${((Date.now() - began) / 1000).toFixed(0)} s, pictures in ${out}`);
 process.exit(failed === 0 ? 0 : 1);

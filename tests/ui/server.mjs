@@ -12,8 +12,11 @@ async function bodyOf(request) {
   return Buffer.concat(parts).toString();
 }
 
-/** Starts a server with `tools`: name → {definition, call(arguments) → result, asks}. */
-export async function mcpServer(tools) {
+/**
+ * Starts a server with `tools`: name → {definition, call(arguments) → result, asks}. `more` may have `resources` and `templates`
+ * (lists), `contents(uri)`, `prompts` (a list) and `messages(name, arguments)`.
+ */
+export async function mcpServer(tools, more = {}) {
   const state = { tools, isFailing: false, calls: [] };
   const waiting = new Map();
   let asked = 0;
@@ -53,10 +56,18 @@ export async function mcpServer(tools) {
     }
     if (message.id === undefined) { response.writeHead(202); response.end(); return undefined; }
     if (message.method === 'initialize') {
-      const result = { protocolVersion: PROTOCOL, capabilities: { tools: {} }, serverInfo: { name: 'test', version: '1' } };
+      const capabilities = { tools: {}, ...(more.resources && { resources: {} }), ...(more.prompts && { prompts: {} }) };
+      const result = { protocolVersion: PROTOCOL, capabilities, serverInfo: { name: 'test', version: '1' } };
       return json(response, { jsonrpc: '2.0', id: message.id, result });
     }
     if (message.method === 'ping') return json(response, { jsonrpc: '2.0', id: message.id, result: {} });
+    const { uri, name, arguments: given } = message.params ?? {};
+    const others = {
+      'resources/list': () => ({ resources: more.resources }), 'resources/templates/list': () => ({ resourceTemplates: more.templates ?? [] }),
+      'resources/read': () => ({ contents: more.contents(uri) }),
+      'prompts/list': () => ({ prompts: more.prompts }), 'prompts/get': () => ({ messages: more.messages(name, given) }),
+    };
+    if (others[message.method]) return json(response, { jsonrpc: '2.0', id: message.id, result: others[message.method]() });
     if (message.method === 'tools/list') {
       const list = Object.entries(state.tools).map(([name, tool]) => ({ name, ...tool.definition }));
       return json(response, { jsonrpc: '2.0', id: message.id, result: { tools: list } });

@@ -1,6 +1,17 @@
-// The servers of the test: a friendly one, one that fails, one that changes its tools, and one whose every text attacks.
+// The servers of the tests: a friendly one, one that fails, one that changes its tools, and one whose every text attacks; and a
+// crowd of 45 with 615 tools.
 
 import { mcpServer } from './server.mjs';
+
+/** A picture of 2×2 pixels, and half a second of silence. */
+export const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFklEQVR4nGPQj7+Qf3kWw5vdSavlNQEthQY3VoaNvQAAAABJRU5ErkJggg==';
+export const WAV = (() => {
+  const head = Buffer.alloc(44);
+  head.write('RIFF', 0); head.writeUInt32LE(36 + 4000, 4); head.write('WAVEfmt ', 8); head.writeUInt32LE(16, 16); head.writeUInt16LE(1, 20); head.writeUInt16LE(1, 22);
+  head.writeUInt32LE(8000, 24); head.writeUInt32LE(8000, 28); head.writeUInt16LE(1, 32); head.writeUInt16LE(8, 34); head.write('data', 36); head.writeUInt32LE(4000, 40);
+  return Buffer.concat([head, Buffer.alloc(4000, 128)]).toString('base64');
+})();
+const SVG = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" onload="window.pwned=1"/>').toString('base64');
 
 const text = (value) => ({ content: [{ type: 'text', text: value }] });
 /** A text that does harm wherever it becomes markup, a URL or a script. */
@@ -45,6 +56,27 @@ function friendly() {
       asks: { mode: 'form', message: 'On which day?', requestedSchema: { type: 'object', required: ['day'], properties: { day: { type: 'string', enum: ['monday', 'friday'] } } } },
       call: async (_, answer) => text(`booked: ${answer?.content?.day ?? answer?.action}`),
     },
+    order: {
+      definition: { description: 'Orders lunch. It asks which one.', inputSchema: { type: 'object', properties: {} } },
+      asks: { mode: 'form', message: 'Which lunch?', requestedSchema: { type: 'object', required: ['size', 'extras'], properties: {
+        size: { type: 'string', title: 'Size', oneOf: [{ const: 's', title: 'Small' }, { const: 'l', title: 'Large' }] },
+        extras: { type: 'array', title: 'Extras', minItems: 1, maxItems: 2, items: { anyOf: [{ const: 'o', title: 'Olives' }, { const: 'c', title: 'Cheese' }, { const: 'n', title: 'Nuts' }] } },
+      } } },
+      call: async (_, answer) => text(`ordered: ${JSON.stringify(answer?.content)}`),
+    },
+    sign: {
+      definition: { description: 'Signs a paper on a page of the web.', inputSchema: { type: 'object', properties: {} } },
+      asks: { mode: 'url', elicitationId: 'e-1', message: 'Sign it there.', url: 'https://sign.example.org/paper?id=7' },
+      call: async (_, answer) => text(`signed: ${answer?.action}`),
+    },
+    draw: {
+      definition: { description: 'Draws and sings.', annotations: { readOnlyHint: true }, inputSchema: { type: 'object', properties: {} } },
+      call: async () => ({ content: [
+        { type: 'image', data: PNG, mimeType: 'image/png' }, { type: 'audio', data: WAV, mimeType: 'audio/wav' },
+        { type: 'image', data: SVG, mimeType: 'image/svg+xml' }, { type: 'image', data: 'AAAA', mimeType: 'image/png' },
+        { type: 'resource_link', uri: 'notes://today', name: 'today' }, { type: 'resource', resource: { uri: 'notes://inside', mimeType: 'text/plain', text: 'a note inside' } },
+      ] }),
+    },
   };
 }
 
@@ -82,9 +114,40 @@ const changing = (description) => ({
   },
 });
 
+/** What the friendly server has beside tools. */
+const friendlyOffer = () => ({
+  resources: [{ uri: 'notes://today', name: 'Notes of today', mimeType: 'text/plain' }, { uri: 'pictures://door', name: 'door', mimeType: 'image/png' }, { uri: 'files://archive', name: 'archive' }],
+  templates: [{ uriTemplate: 'notes://{day}', name: 'Notes of a day' }],
+  contents: (uri) => [{
+    'pictures://door': { uri, mimeType: 'image/png', blob: PNG }, 'files://archive': { uri, mimeType: 'application/zip', blob: 'UEsFBgAA' },
+  }[uri] ?? { uri, mimeType: 'text/plain', text: `the notes at ${uri}` }],
+  prompts: [{ name: 'summarize', description: 'Summarizes an issue.', arguments: [{ name: 'issue', description: 'Its number', required: true }, { name: 'language' }] }],
+  messages: (name, given) => [{ role: 'user', content: { type: 'text', text: `${name} issue ${given.issue} in ${given.language ?? 'English'}` } }],
+});
+
+/** 45 servers with 616 tools, of which one changes and is blocked. One server is disabled, one cannot be reached, and one has a mistake in its entry. */
+export async function crowd() {
+  const [servers, tools] = [42, 616];
+  const kinds = [{ readOnlyHint: true }, { destructiveHint: true }, { idempotentHint: true, openWorldHint: true }, undefined];
+  const tool = (server, at) => ({
+    definition: { description: `Does number ${at} of team ${server}.`, annotations: kinds[at % kinds.length], inputSchema: { type: 'object', properties: { at: { type: 'string' } } } },
+    call: async () => text('done'),
+  });
+  const counts = Array.from({ length: servers }, (_, at) => Math.floor(tools / servers) + (at < tools % servers ? 1 : 0));
+  const name = (at) => `team-${String(at).padStart(2, '0')}`;
+  const all = await Promise.all(counts.map((count, at) => mcpServer(Object.fromEntries(Array.from({ length: count }, (_, one) => [`${name(at).replace('-', '_')}_tool_${one}`, tool(at, one)])))));
+  const entries = all.map(({ url }, at) => `  ${name(at)}:\n    url: ${url}\n${at === 30 ? '    tools: {on_change: block}\n' : ''}`).join('');
+  return {
+    all, changing: name(30),
+    yaml: () => `${entries}  retired:\n    url: ${all[0].url}\n    enabled: false\n  away:\n    url: http://127.0.0.1:9/mcp\n  wrong:\n    url: \${SWITCHYARD_TEST_NOT_SET}/mcp\n`,
+    change: () => { const [first] = Object.values(all[30].tools); first.definition.description = 'Does something else now.'; },
+    close: () => all.forEach((server) => server.close()),
+  };
+}
+
 /** Starts all servers. */
 export async function world() {
-  const issues = await mcpServer(friendly());
+  const issues = await mcpServer(friendly(), friendlyOffer());
   const billing = await mcpServer({ ping: { definition: { description: 'Answers, when it can.', inputSchema: { type: 'object', properties: {} } }, call: async () => text('pong') } });
   const files = await mcpServer(changing('Reads a file of the project.'));
   const search = await mcpServer(evil());

@@ -23,8 +23,8 @@ use super::not_found;
 use super::pages::Page;
 use protocol::visible::INVISIBLE;
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; \
+                      connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
@@ -43,7 +43,7 @@ const FILES: &[File] = files! {
     STYLE => "layout.css", "parts.css";
     "image/svg+xml" => "icon.svg";
     SCRIPT => "main.js", "api.js", "dom.js", "state.js", "chart.js", "actions.js", "diff.js", "form.js", "call.js",
-        "servers.js", "server.js", "tools.js", "calls.js", "history.js", "changes.js", "logins.js", "system.js", "configuration.js",
+        "servers.js", "server.js", "tool.js", "tools.js", "offers.js", "media.js", "command.js", "health.js", "calls.js", "history.js", "changes.js", "logins.js", "system.js", "configuration.js",
         "metrics.js", "events.js", "theme.js";
 };
 

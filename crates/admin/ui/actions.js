@@ -17,6 +17,11 @@ export function dialog(title, content) {
   return box;
 }
 
+/** Closes what is open, before another view is shown. */
+export function closeDialogs() {
+  for (const box of document.querySelectorAll('dialog')) box.close();
+}
+
 /** Asks whether to do something. `work` is done after "yes". */
 export function confirmed({ title, text, verb, danger }, work) {
   const open = (close) => {

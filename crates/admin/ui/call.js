@@ -2,23 +2,34 @@
 
 import { checked, eventsOf, may, send, visitor } from './api.js';
 import { told } from './actions.js';
-import { badge, button, bytes, duration, fill, h, announce } from './dom.js';
+import { showCommands } from './command.js';
+import { badge, button, duration, fill, h, announce, json } from './dom.js';
 import { formOf, Misfit } from './form.js';
+import { contentBlock } from './media.js';
 
 const STREAM = 'text/event-stream, application/json';
 
-/** The part of a page that calls `tool` of `server`. */
-export function callPanel(server, tool, schema) {
+/** The part of a page that calls `tool`, which is `{server, tool, name, definition}`. */
+export function callPanel(tool) {
   if (!may('caller')) return h('p', { class: 'quiet' }, 'Your role may read, but not call tools.');
-  const form = formOf(schema ?? {});
+  const { server, tool: name, definition } = tool;
+  const send = (given, output, signal) => called({ server, tool: name, arguments: given }, output, signal);
+  return requestForm({ schema: definition?.inputSchema ?? {}, verb: 'Call', send, more: (read) => button('As a command…', () => read((given) => showCommands(tool, given))) });
+}
+
+/**
+ * A form for `schema`, if there is one, and the place of its answer. `send` gets the value, the place and a signal that ends it. `more` makes
+ * further buttons: it gets a function that reads the form and passes the value on, if it fits.
+ */
+export function requestForm({ schema, verb, send, more }) {
+  const form = schema ? formOf(schema) : { element: null, read: () => ({}) };
   const output = h('div', { class: 'output' });
   const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
   let running = null;
-  const run = h('button', { type: 'submit', class: 'primary' }, 'Call');
-  const stop = button('Cancel the call', () => running?.abort(), { hidden: true });
+  const run = h('button', { type: 'submit', class: 'primary' }, verb);
+  const stop = button('Cancel', () => running?.abort(), { hidden: true });
   const show = (isRunning) => { run.disabled = isRunning; stop.hidden = !isRunning; };
-  const submit = async (event) => {
-    event.preventDefault();
+  const read = (use) => {
     problem.hidden = true;
     let given;
     try { given = form.read(); } catch (error) {
@@ -28,12 +39,18 @@ export function callPanel(server, tool, schema) {
       error.input?.focus();
       return;
     }
-    running = new AbortController();
-    show(true);
-    try { await called({ server, tool, arguments: given }, output, running.signal); } finally { show(false); running = null; }
+    use(given);
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    read(async (given) => {
+      running = new AbortController();
+      show(true);
+      try { await send(given, output, running.signal); } finally { show(false); running = null; }
+    });
   };
   return h('form', { class: 'call', novalidate: true, onsubmit: submit }, form.element, problem,
-    h('div', { class: 'row-of-buttons' }, run, stop), output);
+    h('div', { class: 'row-of-buttons' }, run, stop, more?.(read)), output);
 }
 
 async function called(body, output, signal) {
@@ -47,11 +64,16 @@ async function called(body, output, signal) {
     fill(output, result(answer));
     announce(answer.success ? 'the tool answered' : 'the tool reported an error');
   } catch (error) {
-    const text = error.name === 'AbortError' ? 'The call was cancelled.' : told(error);
-    fill(output, h('div', { class: 'result bad' }, h('h3', {}, badge('failed', 'bad')), h('p', {}, text),
-      error.problem && h('details', {}, h('summary', {}, 'Problem document'), json(error.problem, 'Problem document'))));
+    fill(output, failed(error));
     announce('the call failed', true);
   }
+}
+
+/** How a request ended without an answer. */
+export function failed(error) {
+  const text = error.name === 'AbortError' ? 'The call was cancelled.' : told(error);
+  return h('div', { class: 'result bad' }, h('h3', {}, badge('failed', 'bad')), h('p', {}, text),
+    error.problem && h('details', {}, h('summary', {}, 'Problem document'), json(error.problem, 'Problem document')));
 }
 
 function progressView() {
@@ -70,7 +92,7 @@ async function streamed(response, view) {
     if (event === 'call') call = value.call;
     else if (event === 'progress') progress(view, value);
     else if (event === 'message') view.log.append(h('li', {}, typeof value.data === 'string' ? value.data : JSON.stringify(value.data ?? value)));
-    else if (event === 'question') view.questions.append(question(call, value));
+    else if (event === 'question') bring(view.questions, question(call, value));
     else if (event === 'question_withdrawn') [...view.questions.children].find((box) => box.dataset.id === String(value.id))?.remove();
     else if (event === 'result') return value;
     else if (event === 'error') throw Object.assign(new Error(value.detail ?? value.title ?? 'the call failed'), { problem: value });
@@ -83,12 +105,36 @@ function progress(view, { progress: done, total, message }) {
   fill(view.text, [message, total ? `${done} of ${total}` : done].filter((part) => part !== undefined && part !== null).join(' · '));
 }
 
+/** Brings a server request before the eyes of the visitor, with the cursor in its first field. */
+function bring(questions, box) {
+  questions.append(box);
+  box.scrollIntoView({ block: 'center' });
+  box.querySelector('input, select, textarea, a, button').focus({ preventScroll: true });
+  announce('the server asks something', true);
+}
+
+const TITLES = { elicitation: 'The server asks you', sampling: 'The server asks for a completion of a model', roots: 'The server asks for roots' };
+
+/** The page that a server asks to open; null if it is none of the web. */
+function pageOf(url) {
+  try {
+    const page = new URL(url);
+    return ['http:', 'https:'].includes(page.protocol) ? page.href : null;
+  } catch { return null; }
+}
+
+/** The page of an elicitation by URL: its whole address, and a link that says where it leads. */
+function pageLink(url) {
+  const page = pageOf(url);
+  return [h('p', {}, h('code', {}, url)), page && h('p', {}, h('a', { class: 'button', href: page, target: '_blank', rel: 'noopener noreferrer' }, `Open the page at ${new URL(page).host}`))];
+}
+
 /** A server request, with a form for the answer. */
 function question(call, { id, kind, request }) {
   const params = request?.params ?? request ?? {};
   const box = h('section', { class: 'question', 'aria-label': 'The server asks', 'data-id': String(id) });
-  const schema = kind === 'elicitation' ? params.requestedSchema ?? { type: 'object', properties: {} } : {};
-  const form = formOf(schema);
+  const [isElicitation, isPage] = [kind === 'elicitation', params.mode === 'url'];
+  const form = isPage ? null : formOf(isElicitation ? params.requestedSchema ?? { type: 'object', properties: {} } : {});
   const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
   const answer = async (reply) => {
     try {
@@ -100,22 +146,15 @@ function question(call, { id, kind, request }) {
     }
   };
   const accept = () => {
+    if (isPage) { answer({ result: { action: 'accept' } }); return; }
     let content;
     try { content = form.read(); } catch (error) { fill(problem, error.message); problem.hidden = false; error.input?.focus(); return; }
-    answer({ result: kind === 'elicitation' ? { action: 'accept', content } : content });
+    answer({ result: isElicitation ? { action: 'accept', content } : content });
   };
-  const decline = () => answer(kind === 'elicitation' ? { result: { action: 'decline' } } : { error: { code: -1, message: 'the user declined' } });
-  announce('the server asks something', true);
-  const titles = { elicitation: 'The server asks you', sampling: 'The server asks for a completion of a model', roots: 'The server asks for roots' };
-  fill(box, h('h3', {}, titles[kind] ?? kind), params.message && h('p', {}, params.message),
-    kind === 'elicitation' ? null : json(params, 'Request of the server'),
-    form.element, problem, h('div', { class: 'row-of-buttons' }, button('Answer', accept, { class: 'primary' }), button('Decline', decline)));
-  return box;
-}
-
-/** A JSON value as text. */
-export function json(value, label) {
-  return h('pre', { class: 'code', tabindex: '0', role: 'region', 'aria-label': label }, JSON.stringify(value, null, 2));
+  const decline = () => answer(isElicitation ? { result: { action: 'decline' } } : { error: { code: -1, message: 'the user declined' } });
+  return fill(box, h('h3', {}, TITLES[kind] ?? kind), params.message && h('p', {}, params.message),
+    isElicitation ? isPage && pageLink(params.url) : json(params, 'Request of the server'),
+    form?.element, problem, h('div', { class: 'row-of-buttons' }, button(isPage ? 'I have opened it' : 'Answer', accept, { class: 'primary' }), button('Decline', decline)));
 }
 
 function result(answer) {
@@ -125,17 +164,8 @@ function result(answer) {
   return h('div', { class: `result ${kind}` },
     h('h3', {}, badge(word, kind), h('span', { class: 'quiet' }, ` ${duration(answer.execution_time_ms)}`)),
     answer.error && h('p', {}, typeof answer.error === 'string' ? answer.error : JSON.stringify(answer.error)),
-    (answer.content ?? []).map(block),
+    (answer.content ?? []).map(contentBlock),
     structured !== undefined && structured !== null && h('details', {}, h('summary', {}, 'Structured content'), json(structured, 'Structured content')),
     h('details', {}, h('summary', {}, 'Complete answer'), json(answer, 'Complete answer')),
     h('p', { class: 'quiet small' }, `request ${answer.request_id ?? ''} by ${visitor.principal ?? ''}`));
-}
-
-function block(content) {
-  if (content?.type === 'text') return h('pre', { class: 'code wrap', tabindex: '0', role: 'region', 'aria-label': 'Text of the result' }, content.text);
-  if (content?.type === 'image' || content?.type === 'audio') {
-    const size = Math.floor(((content.data ?? '').length * 3) / 4);
-    return h('p', { class: 'quiet' }, `${content.type}, ${content.mimeType ?? 'unknown type'}, ${bytes(size)}`);
-  }
-  return json(content, 'Content of the result');
 }

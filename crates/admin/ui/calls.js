@@ -1,8 +1,7 @@
 // View: calls as they happen.
 
 import { dialog } from './actions.js';
-import { json } from './call.js';
-import { badge, button, clock, duration, fill, fillIfChanged, h, heading, table } from './dom.js';
+import { badge, button, clock, duration, fill, fillIfChanged, h, heading, json, table } from './dom.js';
 import { live, startEvents, stopEvents, watchEvents } from './events.js';
 
 const OUTCOMES = { ok: ['ok', 'good'], tool_error: ['tool error', 'warn'], rpc_error: ['server error', 'bad'], failed: ['failed', 'bad'], cancelled: ['cancelled', 'off'] };

@@ -3,6 +3,8 @@
 import { INVISIBLE } from './invisible.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
+/** Items of a long list that are made at a time. */
+const STEP = 100;
 
 function escaped(c) {
   return c === '\r' ? '\\r' : `\\u{${c.codePointAt(0).toString(16)}}`;
@@ -79,6 +81,26 @@ export function button(text, onclick, props = {}) {
   return h('button', { type: 'button', onclick, ...props }, text);
 }
 
+/** Buttons of which one is chosen. `options` are `[value, word, count]`; `pick` gets the value of the one that is pressed. */
+export function choices(label, options, chosen, pick) {
+  const choice = ([value, word, count]) => button([word, count !== undefined && h('span', { class: 'of-choice' }, number(count))], () => pick(value),
+    { class: 'choice', 'aria-pressed': String(value === chosen), 'data-focus': `${label} ${value}` });
+  return h('div', { class: 'choices', role: 'group', 'aria-label': label }, options.map(choice));
+}
+
+/** Adds what `make` makes of each item to `box`, some at a time, so that the page answers meanwhile. Returns the function that ends it. */
+export function addInSteps(box, items, make, done = () => {}) {
+  let [at, frame] = [0, 0];
+  const step = () => {
+    append(box, items.slice(at, at + STEP).map((item) => make(item)));
+    at += STEP;
+    if (at < items.length) frame = requestAnimationFrame(step);
+    else done();
+  };
+  step();
+  return () => cancelAnimationFrame(frame);
+}
+
 /** A word with a color and a shape, so that the color is not needed. */
 export function badge(text, kind) {
   return h('span', { class: `badge ${kind}` }, h('span', { class: 'dot', 'aria-hidden': 'true' }), text);
@@ -95,6 +117,11 @@ export function table(label, columns, rows) {
   const head = h('tr', {}, columns.map((column) => h('th', { scope: 'col', class: column.kind }, column.title ?? column)));
   return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
     h('table', {}, h('caption', { class: 'hidden' }, label), h('thead', {}, head), h('tbody', {}, rows)));
+}
+
+/** A JSON value as text. */
+export function json(value, label) {
+  return h('pre', { class: 'code', tabindex: '0', role: 'region', 'aria-label': label }, JSON.stringify(value, null, 2));
 }
 
 /** A duration in the unit that reads best. */

@@ -5,9 +5,19 @@ import { button, fill, h } from './dom.js';
 const MOST_DEPTH = 4;
 let count = 0;
 
+/** The values of a choice with their titles: of `enum`, or of the constants of `oneOf` and `anyOf`; null if it is none. */
+function optionsOf(schema) {
+  const word = (title, value) => (typeof title === 'string' ? title : typeof value === 'string' ? value : JSON.stringify(value));
+  if (Array.isArray(schema?.enum)) return schema.enum.map((value, at) => ({ value, title: word(schema.enumNames?.[at], value) }));
+  const parts = schema?.oneOf ?? schema?.anyOf;
+  const isConstant = (part) => typeof part === 'object' && part !== null && 'const' in part;
+  return Array.isArray(parts) && parts.length > 0 && parts.every(isConstant) ? parts.map((part) => ({ value: part.const, title: word(part.title, part.const) })) : null;
+}
+
 function kindOf(schema) {
   if (typeof schema !== 'object' || schema === null) return 'json';
-  if (Array.isArray(schema.enum)) return 'enum';
+  if (optionsOf(schema)) return 'enum';
+  if (schema.type === 'array' && optionsOf(schema.items)) return 'several';
   if ('const' in schema) return 'const';
   const types = [schema.type].flat().filter((type) => type && type !== 'null');
   if (types.length !== 1) return 'json';
@@ -38,6 +48,7 @@ function field(name, schema, isRequired, depth) {
     };
     return { element: h('fieldset', { class: 'nested' }, h('legend', {}, title, isRequired && star()), inner.element), read };
   }
+  if (kind === 'several') return several(schema, title, isRequired, id);
   const { input, read } = entry(kind, schema, isRequired, id);
   const about = [typeof schema?.description === 'string' && schema.description, limits(schema)].filter(Boolean).join(' · ');
   const help = about && h('p', { class: 'help', id: `${id}-help` }, about);
@@ -45,6 +56,24 @@ function field(name, schema, isRequired, depth) {
   const label = h('label', { for: id }, title, title !== name && h('code', { class: 'quiet' }, ` ${name}`), isRequired && star(),
     h('span', { class: 'type' }, kind === 'json' ? 'JSON' : kind));
   return { element: h('div', { class: 'field' }, label, input, help), read: () => read(name) };
+}
+
+/** Boxes to tick, for a list of values of a choice. */
+function several(schema, title, isRequired, id) {
+  const preset = Array.isArray(schema.default) ? schema.default : [];
+  const boxes = optionsOf(schema.items).map((option, at) => ({ ...option, box: h('input', { type: 'checkbox', id: `${id}-${at}`, 'data-focus': `${id}-${at}`, checked: preset.includes(option.value) }) }));
+  const help = typeof schema.description === 'string' && h('p', { class: 'help', id: `${id}-help` }, schema.description);
+  const element = h('fieldset', { class: 'nested', 'aria-describedby': help ? `${id}-help` : null }, h('legend', {}, title, isRequired && star()), help,
+    boxes.map(({ title: word, box }) => h('label', { class: 'tick' }, box, word)));
+  const read = () => {
+    const chosen = boxes.filter(({ box }) => box.checked).map(({ value }) => value);
+    if (chosen.length === 0 && !isRequired) return undefined;
+    const [least, most] = [schema.minItems ?? (isRequired ? 1 : 0), schema.maxItems ?? Infinity];
+    if (chosen.length < least) throw new Misfit(`choose at least ${least} of ${title}`, boxes[0].box);
+    if (chosen.length > most) throw new Misfit(`choose at most ${most} of ${title}`, boxes[0].box);
+    return chosen;
+  };
+  return { element, read };
 }
 
 function star() {
@@ -60,12 +89,11 @@ function entry(kind, schema, isRequired, id) {
   const common = { id, 'data-focus': id, required: isRequired };
   const preset = schema?.default;
   if (kind === 'enum' || kind === 'boolean' || kind === 'const') {
-    const values = kind === 'enum' ? schema.enum : kind === 'const' ? [schema.const] : [true, false];
-    const option = (value, at) => h('option', { value: String(at) }, typeof value === 'string' ? value : JSON.stringify(value));
-    const input = h('select', common, h('option', { value: '' }, isRequired ? 'choose…' : '(left out)'), values.map(option));
-    const chosen = values.findIndex((value) => value === preset);
+    const options = optionsOf(kind === 'enum' ? schema : { enum: kind === 'const' ? [schema.const] : [true, false] });
+    const input = h('select', common, h('option', { value: '' }, isRequired ? 'choose…' : '(left out)'), options.map(({ title }, at) => h('option', { value: String(at) }, title)));
+    const chosen = options.findIndex(({ value }) => value === preset);
     if (chosen >= 0) input.value = String(chosen);
-    return { input, read: (name) => (input.value === '' ? missing(name, input) : values[Number(input.value)]) };
+    return { input, read: (name) => (input.value === '' ? missing(name, input) : options[Number(input.value)].value) };
   }
   if (kind === 'number' || kind === 'integer') {
     const input = h('input', { ...common, inputmode: kind === 'integer' ? 'numeric' : 'decimal', autocomplete: 'off', value: preset ?? '' });

@@ -1,8 +1,9 @@
 // Starts the dashboard: who the visitor is, which view is open, keys.
 
 import { loadVisitor, signOut, visitor } from './api.js';
-import { confirmed, dialog } from './actions.js';
-import { announce, badge, button, fill, fillIfChanged, h, heading, number } from './dom.js';
+import { closeDialogs, confirmed, dialog } from './actions.js';
+import { announce, badge, button, clock, fill, fillIfChanged, h, heading, number } from './dom.js';
+import { summary } from './health.js';
 import { refresh, start, state, stop, watch } from './state.js';
 import { themeSwitch } from './theme.js';
 import * as servers from './servers.js';
@@ -41,19 +42,25 @@ function navigation() {
     id === 'changes' && changed > 0 && h('span', { class: 'count' }, number(changed), h('span', { class: 'hidden' }, ' to approve'))));
   const nav = document.getElementById('nav');
   fillIfChanged(nav, JSON.stringify([now, changed]), () => h('ul', {}, VIEWS.map(link)));
-  // On a narrow screen the views are one line that scrolls.
-  const open = nav.querySelector('[aria-current]');
-  if (open) nav.scrollLeft = open.offsetLeft - (nav.clientWidth - open.offsetWidth) / 2;
+}
+
+/** Opens or closes the menu of a narrow screen, where views and visitor are behind a button. */
+function showMenu(isOpen) {
+  document.body.classList.toggle('menu-open', isOpen);
+  document.getElementById('menu').setAttribute('aria-expanded', String(isOpen));
 }
 
 function overall() {
-  const box = document.getElementById('overall');
-  if (state.failure) { fillIfChanged(box, 'failure', () => badge('no answer from the gateway', 'bad')); return; }
+  const lost = document.getElementById('lost');
+  const isLost = state.failure !== null;
+  document.body.classList.toggle('is-lost', isLost);
+  lost.hidden = !isLost;
+  const since = state.at === null ? 'It has not answered yet.' : `What you see is from ${clock(state.at)}.`;
+  const what = state.failure?.status ? state.failure.message : 'no answer from the gateway';
+  fillIfChanged(lost, `${isLost} ${what} ${since}`, () => isLost && [badge(what, 'bad'), h('span', {}, since), button('Try again', refresh, { class: 'small', 'data-focus': 'again' })]);
   if (!state.servers) return;
-  const on = state.servers.filter((one) => one.enabled);
-  const fine = on.filter((server) => server.healthy).length;
-  const [text, kind] = fine === on.length ? ['all servers healthy', 'good'] : [`${fine} of ${on.length} healthy`, fine === 0 ? 'bad' : 'warn'];
-  fillIfChanged(box, text, () => badge(text, kind));
+  const { text, short, kind } = summary(state.servers);
+  fillIfChanged(document.getElementById('overall'), text, () => badge([h('span', { class: 'long' }, text), h('span', { class: 'short' }, short)], kind));
 }
 
 function visitorPart() {
@@ -63,8 +70,8 @@ function visitorPart() {
   }));
   fill(document.getElementById('who'),
     visitor.principal && h('span', { class: 'principal' }, visitor.principal, h('span', { class: 'quiet' }, ` ${visitor.role}`)),
-    button('Shortcuts', help, { class: 'plain keys-button', title: '?', 'aria-keyshortcuts': '?' }), themeSwitch(),
-    visitor.csrf ? out : visitor.can_sign_in && h('a', { class: 'button', href: '../oauth/sign-in?to=ui' }, 'Sign in'));
+    visitor.principal && button('Shortcuts', help, { class: 'plain keys-button', title: '?', 'aria-keyshortcuts': '?' }), themeSwitch(),
+    visitor.csrf ? out : visitor.principal && visitor.can_sign_in && h('a', { class: 'button', href: '../oauth/sign-in?to=ui' }, 'Sign in'));
 }
 
 function signedOut(text) {
@@ -74,10 +81,13 @@ function signedOut(text) {
   stop();
   end();
   end = () => {};
-  for (const box of document.querySelectorAll('dialog')) box.close();
+  closeDialogs();
+  showMenu(false);
+  state.failure = null;
+  overall();
   Object.assign(visitor, { principal: null, role: null, csrf: null });
-  fill(document.getElementById('nav'));
-  fill(document.getElementById('overall'));
+  for (const id of ['nav', 'overall']) { const box = document.getElementById(id); fill(box); delete box.dataset.key; }
+  document.body.classList.add('signed-out');
   visitorPart();
   const how = visitor.can_sign_in ? h('p', {}, h('a', { class: 'button primary', href: '../oauth/sign-in?to=ui' }, 'Sign in'))
     : h('p', {}, 'This gateway has no sign-in under this address. Its operator can set server.public_url, or you open it as localhost.');
@@ -94,6 +104,8 @@ function route() {
   const view = VIEWS.find(([one]) => one === id);
   const isFirst = shown === null;
   shown = location.hash;
+  closeDialogs();
+  showMenu(false);
   end();
   navigation();
   const title = id === 'servers' && name !== null ? name : view?.[1] ?? 'Not found';
@@ -113,6 +125,7 @@ let isGoing = false;
 
 function key(event) {
   const isTyping = event.target.closest?.('input, textarea, select, dialog[open]');
+  if (event.key === 'Escape' && document.body.classList.contains('menu-open')) { showMenu(false); document.getElementById('menu').focus(); return; }
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isGoing) {
     isGoing = false;
@@ -130,6 +143,7 @@ async function begin() {
   document.addEventListener('keydown', key);
   addEventListener('hashchange', route);
   document.addEventListener('signed-out', () => signedOut('Your session has ended.'));
+  document.getElementById('menu').addEventListener('click', () => showMenu(!document.body.classList.contains('menu-open')));
   document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); main.focus(); });
   try { await loadVisitor(); } catch (error) {
     fill(main, heading('No answer', error.message));
@@ -137,6 +151,7 @@ async function begin() {
   }
   if (!visitor.principal) { signedOut('The dashboard shows what your key or token may see.'); return; }
   isSignedIn = true;
+  document.body.classList.remove('signed-out');
   visitorPart();
   watch(() => { if (isSignedIn) { navigation(); overall(); } });
   route();

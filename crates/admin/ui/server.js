@@ -1,10 +1,12 @@
-// View: one server, its state, actions and tools.
+// View: one server, its state, charts, actions and offer.
 
-import { get, may, ofServer, post } from './api.js';
-import { action, told } from './actions.js';
-import { json, callPanel } from './call.js';
-import { counted, fill, fillIfChanged, h, heading, number } from './dom.js';
-import { breakerBadge, inTime, mistakes, reason, sparklines, stateBadge, target } from './servers.js';
+import { may, ofServer, post } from './api.js';
+import { action } from './actions.js';
+import { chart } from './chart.js';
+import { counted, duration, fill, fillIfChanged, h, heading, number } from './dom.js';
+import { blockedTools } from './health.js';
+import { offersOf } from './offers.js';
+import { breakerBadge, inTime, mistakes, perSecond, reason, stateBadge, target } from './servers.js';
 import { historyOf, serverOf, state, watch } from './state.js';
 import { loginPart } from './logins.js';
 
@@ -53,43 +55,32 @@ function notes(server) {
   const found = mistakes(server);
   const old = server.transport && found.length > 0 && 'It runs with its old settings, because its entry in the configuration file has mistakes:';
   const why = server.transport || found.length === 0 ? reason(server) : 'Correct its entry in the configuration file and reload:';
-  const all = [started, age, why, old, ...found, ...(server.offer_problems ?? []), server.state_hint].filter(Boolean);
+  const count = blockedTools(server);
+  const blocked = count > 0 && [counted(count, 'tool'), ' blocked until approved: ', h('a', { href: '#/changes', 'data-focus': 'blocked' }, 'look at what changed')];
+  const all = [started, age, why, old, ...found, blocked, ...(server.offer_problems ?? []), server.state_hint].filter(Boolean);
   return all.length > 0 && h('ul', { class: 'notes' }, all.map((text) => h('li', {}, text)));
 }
 
-/** One tool: description, schema, form. The form is made when it is opened. Among tools of all servers it has its server. */
-export function toolPart(tool, isOpen, isOfAll = false) {
-  const definition = tool.definition ?? {};
-  const body = h('div', { class: 'tool-body' });
-  const details = h('details', { class: 'tool', open: isOpen }, h('summary', {},
-    h('span', { class: 'tool-name' }, tool.name),
-    h('span', { class: 'quiet one-line' }, ` ${[definition.title, definition.description].filter(Boolean).join(' · ')}`),
-    isOfAll && h('span', { class: 'quiet small of' }, h('span', { class: 'hidden' }, 'server '), tool.server)), body);
-  const open = () => {
-    if (!details.open || body.childElementCount > 0) return;
-    fill(body, definition.description && h('p', { class: 'text' }, definition.description), hints(definition.annotations),
-      h('h3', {}, 'Call'), callPanel(tool.server, tool.tool, definition.inputSchema),
-      h('details', {}, h('summary', {}, 'Definition'), json(definition, `Definition of ${tool.name}`)));
-  };
-  details.addEventListener('toggle', open);
-  if (isOpen) open();
-  return details;
-}
-
-function hints(annotations) {
-  const words = { readOnlyHint: 'read only', destructiveHint: 'destructive', idempotentHint: 'idempotent', openWorldHint: 'open world' };
-  const said = Object.entries(words).filter(([key]) => annotations?.[key] === true).map(([, word]) => word);
-  return said.length > 0 && h('p', { class: 'quiet small' }, `The server says: ${said.join(', ')}`);
+/** The charts of a server, which stay while it is shown. */
+function charts() {
+  const of = (props) => chart({ least: 1, format: perSecond, unit: 'per second', ...props });
+  const all = [
+    of({ title: 'Calls', none: 'no calls', series: [{ key: 'rate', name: 'calls', kind: 'rate' }] }),
+    of({ title: 'Errors', none: 'no errors', series: [{ key: 'errors', name: 'errors', kind: 'errors' }] }),
+    of({ title: 'Duration', none: 'no calls', unit: 'of calls', least: 10, format: duration, series: [{ key: 'p50', name: 'p50', kind: 'p50' }, { key: 'p99', name: 'p99', kind: 'p99' }] }),
+  ];
+  return { element: h('div', { class: 'charts' }, all.map((one) => one.element)), update: (history) => all.forEach((one) => one.update(history)) };
 }
 
 /** Shows the view of the server `name`. */
 export function show(main, name) {
   const head = h('div', {});
+  const problems = h('div', {});
   const overview = h('section', { 'aria-label': 'Overview' });
   const login = h('div', {});
-  const tools = h('section', { 'aria-labelledby': 'tools-title' }, h('h2', { id: 'tools-title' }, 'Tools'), h('p', { class: 'quiet' }, 'Loading…'));
-  fill(main, h('p', { class: 'crumb' }, h('a', { href: '#/servers' }, 'Servers')), head, overview, login, tools);
-  let offered = null;
+  const drawn = charts();
+  const offers = offersOf(name);
+  fill(main, h('p', { class: 'crumb' }, h('a', { href: '#/servers' }, 'Servers')), head, problems, drawn.element, overview, login, offers.element);
   const draw = () => {
     const server = serverOf(name);
     if (!server) {
@@ -98,38 +89,13 @@ export function show(main, name) {
     }
     fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server),
       h('a', { class: 'button', href: `#/history/${encodeURIComponent(name)}`, 'data-focus': 'history' }, 'History')));
-    const key = JSON.stringify([server, historyOf(name), state.breakers.get(name)]);
-    fillIfChanged(overview, key, () => {
-      const { rate, errors, times } = sparklines(name);
-      return [notes(server), server.transport && h('div', { class: 'charts' },
-        h('figure', {}, h('figcaption', {}, 'Calls per second'), rate), h('figure', {}, h('figcaption', {}, 'Errors per second'), errors), h('figure', {}, h('figcaption', {}, 'p50 / p99'), times)), facts(server)];
-    });
-    const now = JSON.stringify([server.tool_count, server.state, server.changed_tools]);
-    if (now !== offered && server.transport) { offered = now; listTools(tools, name); }
-    tools.hidden = !server.transport;
+    fillIfChanged(problems, JSON.stringify(server), () => notes(server));
+    fillIfChanged(overview, JSON.stringify([server, state.breakers.get(name)]), () => facts(server));
+    drawn.element.hidden = !server.transport;
+    drawn.update(historyOf(name));
+    offers.update(server);
   };
   draw();
   loginPart(name).then((part) => part && fill(login, part));
   return watch(draw);
 }
-
-async function listTools(section, name) {
-  try {
-    const { tools } = await get(ofServer(name, '/tools'));
-    // A form that is being filled in stays, unless the definitions are others.
-    const key = JSON.stringify(tools);
-    if (section.dataset.key === key) return;
-    section.dataset.key = key;
-    const open = new Set([...section.querySelectorAll('details.tool[open]')].map((one) => one.dataset.tool));
-    const parts = tools.map((tool) => {
-      const part = toolPart(tool, open.has(tool.tool));
-      part.dataset.tool = tool.tool;
-      return part;
-    });
-    const none = h('p', { class: 'empty' }, 'This server offers no tools now.');
-    fill(section, h('h2', { id: 'tools-title' }, `Tools (${number(tools.length)})`), parts.length > 0 ? parts : none);
-  } catch (error) {
-    fill(section, h('h2', { id: 'tools-title' }, 'Tools'), h('p', { class: 'problem' }, told(error)));
-  }
-}
-

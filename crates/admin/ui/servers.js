@@ -1,7 +1,8 @@
 // View: all servers.
 
-import { announce, badge, counted, duration, fill, fillIfChanged, h, heading, number } from './dom.js';
+import { announce, badge, choices, counted, duration, fill, fillIfChanged, h, heading, number } from './dom.js';
 import { sparkline } from './chart.js';
+import { blockedTools, byProblem, hasProblem, summary } from './health.js';
 import { errorsOf, historyOf, state, watch } from './state.js';
 import { may } from './api.js';
 import { reload } from './system.js';
@@ -31,8 +32,7 @@ export function breakerBadge(server) {
 }
 
 export function reason(server) {
-  if (server.healthy) return null;
-  return server.state === 'disabled' ? 'disabled' : server.last_error;
+  return server.healthy || server.state === 'disabled' ? null : server.last_error;
 }
 
 /** The mistakes in the entry of a server in the configuration file, each with its place. */
@@ -46,33 +46,42 @@ export function target(server) {
   return server.url ?? server.command ?? server.builtin ?? '';
 }
 
-export function lastOf(list) {
+function lastOf(list) {
   return list.findLast?.((value) => value !== null) ?? null;
 }
 
-function perSecond(rate) {
-  return `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s`;
+/** A rate with its unit. */
+export function perSecond(rate) {
+  return `${rate === 0 || rate >= 10 ? Math.round(rate) : rate.toFixed(1)}/s`;
 }
 
-export function sparklines(name) {
-  const { rate, errors, p50, p99 } = historyOf(name);
+function sparklines(name) {
+  const { at, rate, p50, p99 } = historyOf(name);
   const [half, most] = [lastOf(p50), lastOf(p99)];
-  const [rateText, errorText] = [rate, errors].map((values) => perSecond(values.at(-1) ?? 0));
-  const timeText = half === null ? 'no recent calls' : `${duration(half)} / ${duration(most)}`;
+  const rateText = perSecond(rate.at(-1) ?? 0);
+  const timeText = half === null ? '–' : `${duration(half)} / ${duration(most)}`;
+  const value = (text, isQuiet) => h('span', { class: `value ${isQuiet ? 'quiet' : ''}` }, text);
   return {
-    rate: [sparkline([{ values: rate, kind: 'rate' }], `calls per second, now ${rateText}`), h('span', { class: 'value' }, rateText)],
-    errors: [sparkline([{ values: errors, kind: 'errors' }], `errors per second, now ${errorText}`), h('span', { class: 'value' }, errorText)],
-    times: [sparkline([{ values: p99, kind: 'p99' }, { values: p50, kind: 'p50' }], `duration of calls, p50 and p99: ${timeText}`), h('span', { class: 'value' }, timeText)],
+    rate: [sparkline([{ at, values: rate, kind: 'rate' }], `calls per second, now ${rateText}`), value(rateText, rateText === '0/s')],
+    times: [sparkline([{ at, values: p50, kind: 'p50' }, { at, values: p99, kind: 'p99' }], `duration of calls, p50 and p99: ${half === null ? 'no recent calls' : timeText}`), value(timeText, half === null)],
   };
 }
 
-/** The errors now and since the start: `0.4/s` and `12 (3.4 %)`. */
+/** The errors now and since the start, if there were any: `0.4/s` and `12 (3.4 %)`. */
 function errorCell(server) {
   const errors = errorsOf(server.counters);
   const now = historyOf(server.name).errors.at(-1) ?? 0;
-  const share = errors > 0 ? ` (${((100 * errors) / Math.max(1, server.counters.calls)).toFixed(1)} %)` : '';
-  return [h('span', { class: now > 0 ? 'bad-text' : '' }, h('span', { class: 'narrow-only' }, 'errors '), perSecond(now)),
-    h('span', { class: 'quiet small' }, `${number(errors)}${share}`)];
+  if (errors === 0) return h('span', { class: 'quiet' }, h('span', { class: 'narrow-only' }, 'errors '), 'none');
+  return [h('span', { class: now > 0 ? 'bad-text' : 'quiet' }, h('span', { class: 'narrow-only' }, 'errors '), perSecond(now)),
+    h('span', { class: 'quiet small' }, `${number(errors)} (${((100 * errors) / Math.max(1, server.counters.calls)).toFixed(1)} %)`)];
+}
+
+/** The tools of a server whose definition changed, as a link. */
+function changedBadge(server) {
+  const [blocked, changed] = [blockedTools(server), server.changed_tool_count];
+  const link = (text, kind) => h('a', { class: `badge ${kind}`, href: '#/changes', 'data-focus': `${server.name} changed` }, h('span', { class: 'dot', 'aria-hidden': 'true' }), text);
+  if (blocked > 0) return link(`${counted(blocked, 'tool')} blocked`, 'bad');
+  return changed > 0 && link(`${number(changed)} changed`, 'warn');
 }
 
 function row(server) {
@@ -80,50 +89,70 @@ function row(server) {
   const why = found.length > 0 ? found.join('; ') : reason(server);
   const { rate, times } = sparklines(server.name);
   const { calls } = server.counters;
-  return h('li', { class: `server ${server.healthy ? '' : 'troubled'}` },
+  const [isConfigured, isProblem] = [Boolean(server.transport), hasProblem(server)];
+  return h('li', { class: `server ${isProblem ? 'troubled' : ''}` },
     h('div', { class: 'name' }, h('a', { href: `#/servers/${encodeURIComponent(server.name)}`, 'data-focus': server.name }, server.name),
-      server.transport && h('span', { class: 'quiet small' }, `${server.transport} · ${target(server)}`)),
+      isConfigured && h('span', { class: 'quiet small' }, `${server.transport} · ${target(server)}`)),
     h('div', { class: 'states' }, stateBadge(server),
-      server.transport && h('span', { class: 'pair' }, h('span', { class: 'quiet small' }, 'breaker'), breakerBadge(server)),
-      server.transport && found.length > 0 && badge('old settings', 'warn'),
-      server.changed_tool_count > 0 && h('a', { class: 'badge warn', href: '#/changes', 'data-focus': `${server.name} changed` }, `${number(server.changed_tool_count)} changed`)),
-    h('div', { class: 'cell' }, rate),
-    h('div', { class: 'cell numbers' }, errorCell(server)),
-    h('div', { class: 'cell' }, times),
-    h('div', { class: 'cell numbers' }, h('span', {}, counted(server.tool_count, 'tool')),
-      h('span', { class: 'quiet small' }, `${counted(calls, 'call')}`)),
-    why && h('p', { class: 'why' }, why));
+      server.breaker !== 'closed' && h('span', { class: 'pair' }, h('span', { class: 'quiet small' }, 'breaker'), breakerBadge(server)),
+      isConfigured && found.length > 0 && badge('old settings', 'warn'), changedBadge(server)),
+    isConfigured && [h('div', { class: 'cell' }, rate),
+      h('div', { class: 'cell numbers errors' }, errorCell(server)),
+      h('div', { class: 'cell' }, times),
+      h('div', { class: 'cell numbers' }, h('span', {}, counted(server.tool_count, 'tool')),
+        h('span', { class: 'quiet small' }, `${counted(calls, 'call')}`))],
+    why && h('p', { class: `why ${isProblem ? '' : 'quiet'}` }, why));
 }
 
-function summary(servers) {
-  const on = servers.filter((server) => server.enabled);
-  const [fine, off] = [on.filter((server) => server.healthy).length, servers.length - on.length];
-  const bad = on.length - fine;
-  return [`${fine} of ${on.length} healthy`, bad > 0 && `${bad} with a problem`, off > 0 && `${off} disabled`].filter(Boolean).join(' · ');
+/** The choice of state and the text of the filter, which stay while other views are open. */
+const filters = { state: 'all', text: '' };
+
+/** The choices of states: all, those with a problem, and each state that a server has. */
+function stateChoices(servers) {
+  const count = new Map();
+  for (const { state: one } of servers) count.set(one, (count.get(one) ?? 0) + 1);
+  const known = Object.keys(STATES);
+  const states = [...count].sort(([a], [b]) => known.indexOf(a) - known.indexOf(b)).map(([one, many]) => [one, STATES[one]?.[0] ?? one, many]);
+  return [['all', 'all', servers.length], ['problem', 'with a problem', servers.filter(hasProblem).length], ...states];
+}
+
+function isChosen(server) {
+  const { state: chosen, text } = filters;
+  const fits = chosen === 'all' || (chosen === 'problem' ? hasProblem(server) : server.state === chosen);
+  return fits && server.name.toLowerCase().includes(text.trim().toLowerCase());
 }
 
 /** Shows the view, and returns the function that ends it. */
 export function show(main) {
   const list = h('ul', { class: 'servers', 'aria-label': 'Servers' });
   const about = h('p', { class: 'quiet' });
-  const filter = h('input', { type: 'search', placeholder: 'Filter servers', 'aria-label': 'Filter servers', class: 'filter', 'data-filter': true });
+  const states = h('div', {});
+  const filter = h('input', { type: 'search', placeholder: 'Filter servers', 'aria-label': 'Filter servers', class: 'filter', 'data-filter': true, value: filters.text });
   let told = '';
   const draw = () => {
     if (!state.servers) return;
-    const wanted = filter.value.trim().toLowerCase();
-    const shown = state.servers.filter((server) => server.name.toLowerCase().includes(wanted));
-    const text = summary(state.servers);
+    filters.text = filter.value;
+    const options = stateChoices(state.servers);
+    // A state that no server has any more is no choice.
+    if (!options.some(([value]) => value === filters.state)) filters.state = 'all';
+    const shown = byProblem(state.servers).filter(isChosen);
+    const { text } = summary(state.servers);
     fill(about, text);
     if (told && told !== text) announce(text);
     told = text;
-    const key = JSON.stringify([shown, shown.map((server) => historyOf(server.name)), [...state.breakers.values()]]);
-    fillIfChanged(list, key, () => (shown.length > 0 ? shown.map(row) : h('li', { class: 'empty' }, wanted ? 'No server has this in its name.' : 'The configuration has no servers.')));
+    fillIfChanged(states, JSON.stringify([options, filters.state]), () => choices('State', options, filters.state, (value) => { filters.state = value; draw(); }));
+    // The time of a point alone is nothing new to see.
+    const seen = ({ rate, errors, p50, p99 }) => [rate, errors, p50, p99];
+    const key = JSON.stringify([shown, shown.map((server) => seen(historyOf(server.name))), [...state.breakers.values()]]);
+    const none = () => (state.servers.length === 0 ? 'The configuration has no servers.' : filters.state === 'problem' && filters.text === '' ? 'No server has a problem.' : 'No server is like that.');
+    fillIfChanged(list, key, () => (shown.length > 0 ? shown.map(row) : h('li', { class: 'empty' }, none())));
   };
   filter.addEventListener('input', draw);
   const head = heading('Servers', null, filter, may('superuser') && reload());
   head.firstChild.append(about);
-  const columns = h('div', { class: 'columns', 'aria-hidden': 'true' }, ['Server', 'State', 'Calls per second', 'Errors', 'p50 / p99', 'Offer'].map((title) => h('span', {}, title)));
-  fill(main, head, columns, list);
+  const quantile = (kind) => h('span', { class: 'key' }, h('span', { class: `swatch ${kind}` }), kind);
+  const columns = h('div', { class: 'columns', 'aria-hidden': 'true' }, ['Server', 'State', 'Calls, last 15 min', 'Errors', [quantile('p50'), ' / ', quantile('p99'), ', last 15 min'], 'Offer'].map((title) => h('span', {}, title)));
+  fill(main, head, states, columns, list);
   draw();
   return watch(draw);
 }

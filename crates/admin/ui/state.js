@@ -7,11 +7,16 @@ const EVERY_MS = 2000;
 /** Time of one point of the charts, and how many there are. */
 const STEP_MS = 15000;
 const KEPT = 60;
+/** Time that the charts show. */
+export const SPAN_MS = STEP_MS * KEPT;
 /** Pages of the history for the time before the page was opened, each with 1,000 calls. */
 const PAGES = 3;
 
-/** The last answers. */
-export const state = { servers: null, breakers: new Map(), failure: null };
+/** Time after which a request counts as not answered. */
+const LIMIT_MS = 10000;
+
+/** The last answers, and when they came. */
+export const state = { servers: null, breakers: new Map(), failure: null, at: null };
 const history = new Map();
 const watchers = new Set();
 let last = null;
@@ -30,9 +35,9 @@ export function errorsOf({ failures, rpc_errors: refused, tool_errors: ofTools }
   return failures + refused + ofTools;
 }
 
-/** The history of a server: `{rate: [], errors: [], p50: [], p99: []}`, oldest first. */
+/** The history of a server: `{at: [], rate: [], errors: [], p50: [], p99: []}`, oldest first; `at` has the times. */
 export function historyOf(name) {
-  if (!history.has(name)) history.set(name, { rate: [], errors: [], p50: [], p99: [] });
+  if (!history.has(name)) history.set(name, { at: [], rate: [], errors: [], p50: [], p99: [] });
   return history.get(name);
 }
 
@@ -56,6 +61,7 @@ function note(servers) {
     const isNew = last.isEmpty || kept.rate.length === 0;
     const seconds = (now.at - last.at) / 1000;
     const [calls, errors] = counts.map((count, at) => Math.max(0, count - before[at]) / seconds);
+    put(kept.at, Date.now(), isNew);
     put(kept.rate, calls, isNew);
     put(kept.errors, errors, isNew);
     put(kept.p50, server.recent_calls?.p50_ms ?? null, isNew);
@@ -78,7 +84,7 @@ async function begin() {
       cursor = found.next_cursor ?? null;
     }
   } catch { return; }
-  const known = cursor ? opened - Date.parse(calls.at(-1)?.at ?? opened) : KEPT * STEP_MS;
+  const known = cursor ? opened - Date.parse(calls.at(-1)?.at ?? opened) : SPAN_MS;
   const points = Math.min(KEPT - 1, Math.floor(known / STEP_MS));
   const servers = new Map();
   for (const call of calls) {
@@ -93,7 +99,7 @@ async function begin() {
   for (const { name } of state.servers ?? []) {
     const steps = servers.get(name) ?? Array.from({ length: points }, () => []);
     const seconds = STEP_MS / 1000;
-    const before = { rate: steps.map((found) => found.length / seconds), errors: steps.map((found) => found.filter(isError).length / seconds),
+    const before = { at: steps.map((_, at) => opened - (points - 1 - at) * STEP_MS), rate: steps.map((found) => found.length / seconds), errors: steps.map((found) => found.filter(isError).length / seconds),
       p50: steps.map((found) => part(found, 0.5)), p99: steps.map((found) => part(found, 0.99)) };
     const kept = historyOf(name);
     for (const key of Object.keys(kept)) kept[key] = [...before[key], ...kept[key]].slice(-KEPT);
@@ -106,11 +112,12 @@ export async function refresh() {
   if (isRunning) return;
   isRunning = true;
   try {
-    const [servers, breakers] = await Promise.all([get('/servers'), get('/circuit-breakers')]);
+    const [servers, breakers] = await Promise.all(['/servers', '/circuit-breakers'].map((path) => get(path, { signal: AbortSignal.timeout(LIMIT_MS) })));
     note(servers.servers);
     state.servers = servers.servers;
     state.breakers = new Map(breakers.circuit_breakers.map((breaker) => [breaker.server, breaker]));
     state.failure = null;
+    state.at = Date.now();
   } catch (error) {
     state.failure = error;
   } finally {

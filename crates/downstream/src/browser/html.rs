@@ -22,11 +22,12 @@ use protocol::visible;
 
 /// Limit of one foreign text, in characters.
 const MAX_TEXT: usize = 1_000;
-const STYLE: &str = ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;\
-    margin:2rem auto;padding:0 1rem}h1{font-size:1.4rem}dt{font-weight:600}dd{margin:0 0 .6rem}\
-    dd,p{overflow-wrap:anywhere}label{display:block;font-weight:600}\
-    input{font:inherit;width:100%;box-sizing:border-box;padding:.5rem;margin:.3rem 0 1rem}\
-    button{font:inherit;padding:.5rem 1.2rem}form{margin:1.2rem 0}.alert{border-left:.3rem solid #c33;padding-left:.8rem}";
+const STYLE: &str = include_str!("page.css");
+/// The name above each page, with the sign of the dashboard (`icon.svg`).
+const BRAND: &str = "<header><svg viewBox=\"0 0 24 24\" width=\"22\" height=\"22\" aria-hidden=\"true\">\
+    <rect width=\"24\" height=\"24\" rx=\"6\" fill=\"#2f5fd0\"/><path d=\"M5 7h4c4 0 4 10 8 10h2M5 17h4c1.6 0 2.5-1.6 \
+    3.3-3.5M13 9.5C13.8 8 14.9 7 17 7h2\" fill=\"none\" stroke=\"#fff\" stroke-width=\"2\" stroke-linecap=\"round\"/></svg>\
+    Switchyard</header>";
 
 /// The one style of the pages, by its hash.
 static STYLE_SOURCE: LazyLock<String> =
@@ -111,8 +112,8 @@ impl IntoResponse for Page {
         let Self { status, title, body, form_targets, headers } = self;
         let html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title} · Switchyard</title>\n\
-             <style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n</body>\n</html>\n"
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} · Switchyard</title>\n\
+             <style>{STYLE}</style>\n</head>\n<body>\n{BRAND}\n<main>\n<h1>{title}</h1>\n{body}</main>\n</body>\n</html>\n"
         );
         let mut response = (status, html).into_response();
         // A browser replaces the `Origin` of a form by `null` under `no-referrer`, and forms are accepted by it.
