@@ -83,7 +83,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         self.anchors.update(value for name in ("id", "name") if (value := values.get(name)))
-        self.links.extend(value for name in ("href", "src") if (value := values.get(name)))
+        self.links.extend(value for name in ("href", "src", "srcset") if (value := values.get(name)))
 
 
 def check(folder: Path) -> int:

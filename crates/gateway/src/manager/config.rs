@@ -49,7 +49,7 @@ settings! {
         pub errors_in_events: bool = true;
         /// whether the [metrics](reference/metrics.md) have calls by the names of tools and clients
         pub metrics_by_name: bool = true;
-        /// the [history](operations.md#history-of-calls) of calls
+        /// the [history](operate/monitor.md#history-of-calls) of calls
         pub history: history_config::Config => "on";
     }
     other {
