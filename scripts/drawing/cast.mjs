@@ -4,6 +4,8 @@
 import { escape, MONO, style } from './theme.mjs';
 
 const [WIDTH, LINE, LEFT, TOP] = [7.8, 19, 16, 44];
+/** Where the terminal breaks a line. */
+const COLUMNS = 96;
 /** Seconds: for a typed letter, before the output, and for reading a line of it. */
 const [LETTER, PAUSE, READING] = [0.035, 0.4, 0.3];
 
@@ -17,7 +19,7 @@ function commands(session) {
   const found = [];
   for (const line of session.trimEnd().split('\n')) {
     if (line.startsWith('$ ')) found.push({ typed: line, output: [] });
-    else found.at(-1).output.push(line);
+    else found.at(-1).output.push(...(line.match(new RegExp(`.{1,${COLUMNS}}`, 'g')) ?? ['']));
   }
   for (const { output } of found) while (output.at(-1) === '') output.pop();
   return found;

@@ -58,6 +58,7 @@ def typed(lab: Lab, terminal: Terminal, command: str) -> str:
 def steady(text: str) -> str:
     """Without what differs between runs: durations, dates, and how wide a column is."""
     text = re.sub(r"\d+(\.\d+)? (ms|s)\b", "N ms", text)
+    text = re.sub(r"(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day", "DAY", text)
     return re.sub(r"\d{4}-\d\d-\d\d(T[\d:+-]+)?", "DATE", re.sub(r"[ ]+", " ", text))
 
 
