@@ -23,8 +23,9 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def title(page: str) -> str:
-    """The first heading of a page."""
-    return next(line[2:].strip() for line in (DOCS / page).read_text().splitlines() if line.startswith("# "))
+    """The first heading of a page, without what follows a colon."""
+    heading = next(line[2:].strip() for line in (DOCS / page).read_text().splitlines() if line.startswith("# "))
+    return heading.removeprefix("Reference: ").split(": ")[0]
 
 
 def below(page: str, seen: set[str]) -> Iterator[str]:

@@ -287,7 +287,7 @@ const PANELS: &[Panel] = &[
 
 const PAGE_INTRO: &str = "<!-- Made from src/docs_tests/monitoring.rs. Renew it with UPDATE_GOLDEN=1. -->
 
-# Alerts
+# Alerts for Prometheus, and a dashboard for Grafana
 
 `deploy/alerts.yaml` has alerting rules for Prometheus, and `deploy/grafana.json` a dashboard for Grafana. Both use the
 [metrics](../reference/metrics.md) of `/metrics`, and expect the job name `switchyard`.
