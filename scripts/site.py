@@ -28,6 +28,11 @@ def title(page: str) -> str:
     return heading.removeprefix("Reference: ").split(": ")[0]
 
 
+def is_page(name: str) -> bool:
+    """Whether a link of docs/README.md leads to a page below docs/. One that leads nowhere is found in the built site."""
+    return name.endswith(".md") and not name.startswith("..") and (DOCS / name).is_file()
+
+
 def below(page: str, seen: set[str]) -> Iterator[str]:
     """The pages that `page` links to and that were not `seen`."""
     for _, _, target, _ in LINK.findall((DOCS / page).read_text()):
@@ -43,7 +48,7 @@ def summary() -> str:
     """The sections of docs/README.md with their pages, and below an overview the pages of its folder."""
     seen, lines = {"README.md"}, ["# Summary", "", "[Switchyard](README.md)", ""]
     sections = (DOCS / "README.md").read_text().split("\n## ")[1:]
-    linked = [[name for _, _, name, _ in LINK.findall(section) if name.endswith(".md") and not name.startswith("..")] for section in sections]
+    linked = [[name for _, _, name, _ in LINK.findall(section) if is_page(name)] for section in sections]
     seen.update(name for pages in linked for name in pages)
     for section, pages in zip(sections, linked, strict=True):
         lines += ["", f"# {section.splitlines()[0]}", ""] if pages else []
@@ -56,20 +61,22 @@ def summary() -> str:
 
 
 def sources(folder: Path) -> None:
-    """Copies docs/. A link to a file of the repository that is no page becomes its text and the path of the file."""
+    """Copies docs/. README.md becomes index.md, and a link to a file outside of docs/ its text and the path of the file."""
     shutil.copytree(DOCS, folder, dirs_exist_ok=True)
-    for page in folder.rglob("*.md"):
+    for page in list(folder.rglob("*.md")):
         original = DOCS / page.relative_to(folder)
 
         def replaced(found: re.Match[str]) -> str:
             path = original.parent.joinpath(found[3]).resolve()
             if "://" in found[3] or path.is_relative_to(DOCS) or not path.exists():
-                return found[0]
+                return found[0].replace("README.md", "index.md")
             name = path.relative_to(DOCS.parent)
             return found[2] if name.name in found[2] else f"{found[2]} (`{name}`)"
 
         page.write_text(LINK.sub(replaced, page.read_text()))
-    (folder / "SUMMARY.md").write_text(summary())
+        if page.name == "README.md":
+            page.rename(page.with_name("index.md"))
+    (folder / "SUMMARY.md").write_text(summary().replace("README.md", "index.md"))
 
 
 class Page(HTMLParser):
