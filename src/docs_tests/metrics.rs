@@ -18,7 +18,7 @@ const INTRO: &str = "<!-- Made from crates/runtime/src/telemetry/metrics.rs. Ren
 # Reference: metrics
 
 `GET /metrics` returns these metrics in the text format of Prometheus, `OpenMetrics` 1.0. It needs the role *reader*.
-[Operations](../operate/monitor.md#metrics-for-prometheus) says how to scrape it and what each count means in detail.
+[Monitor](../operate/monitor.md#metrics-for-prometheus) says how to scrape it and what each count means in detail.
 The name of a counter ends with `_total`. A histogram has the
 samples `_bucket`, `_sum` and `_count`.
 

@@ -112,7 +112,10 @@ const ALERTS: &[Alert] = &[
         duration: None,
         severity: "ticket",
         meaning: "a tool is not what was approved",
-        runbook: ("tools that changed", "../security/changed-tools.md#tools-that-change-after-they-were-seen"),
+        runbook: (
+            "tools that changed",
+            "../security/changed-tools.md#tools-that-change-after-they-were-seen",
+        ),
     },
     Alert {
         name: "SwitchyardClientsRefused",
@@ -291,7 +294,7 @@ const PAGE_INTRO: &str = "<!-- Made from src/docs_tests/monitoring.rs. Renew it 
 
 `deploy/alerts.yaml` has alerting rules for Prometheus, and `deploy/grafana.json` a dashboard for Grafana. Both use the
 [metrics](../reference/metrics.md) of `/metrics`, and expect the job name `switchyard`.
-[Operations](../operate/monitor.md#metrics-for-prometheus) says how Prometheus reads them. Name the file of rules under
+[Monitor](../operate/monitor.md#metrics-for-prometheus) says how Prometheus reads them. Name the file of rules under
 `rule_files` of Prometheus, import the other one in Grafana, and adapt the thresholds to your traffic.
 
 An alert about a server has its name in the label `server`. Begin with `switchyard status` and

@@ -138,7 +138,11 @@ fn the_image_is_built_by_the_pinned_compiler_and_names_what_the_program_reads() 
     assert_eq!(values(&image, "ARG RUST_VERSION"), [channel.trim_matches('"')]);
     let bases: Vec<&str> = image.lines().filter_map(|line| line.strip_prefix("FROM ${")).collect();
     let of_stages = image.lines().filter(|line| line.starts_with("FROM gateway")).count();
-    assert_eq!(bases.len() + of_stages, image.matches("\nFROM ").count(), "each can be pinned by an argument");
+    assert_eq!(
+        bases.len() + of_stages,
+        image.matches("\nFROM ").count(),
+        "each can be pinned by an argument"
+    );
     assert!(image.ends_with("\nFROM gateway\n"), "the default target has no programs of servers");
     for base in bases {
         let name = base.split('}').next().expect("a name");
@@ -213,7 +217,10 @@ fn compose_with_usual_servers_has_the_programs_that_its_file_names() {
     assert!(texts(&servers["files"]["args"]).contains(&folder), "{folder}");
     for (name, server) in servers {
         let program = server["command"].as_str().expect("a program");
-        assert!(stage.contains(&format!("/usr/local/bin/{program}")), "{name}: {program} is not in the image");
+        assert!(
+            stage.contains(&format!("/usr/local/bin/{program}")),
+            "{name}: {program} is not in the image"
+        );
     }
 }
 

@@ -22,7 +22,7 @@ backend upstream
 backup copy restore
 big large huge size maximum
 block deny hide forbid
-broken crash dead down fail fault hang
+broken crash dead down fail fault
 colleague person user people somebody human
 company corporate
 config configuration settings options
