@@ -2,7 +2,7 @@
 //!
 //! A word may occur in the heading, in the place (title, headings above, file name) or in the text. Headings
 //! weigh most. The more of the words a section has, the more each of them is worth. Adjacent words of the query
-//! that also stand together in a section weigh more. A synonym is worth less than the word. Stop words count only if there are no others. A word that no document has is taken for a misspelling or the beginning of a known word.
+//! that also stand together in a section weigh more. A synonym is worth less than the word. A section is worth more if others of its document match too. Stop words count only if there are no others. A word that no document has is taken for a misspelling or the beginning of a known word.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -23,7 +23,11 @@ const NEIGHBOURS: f32 = 0.6;
 /// Largest distance of two words that count as adjacent: "add a server" matches "add server".
 const REACH: usize = 2;
 /// Weight of a synonym, compared with the word itself.
-const SYNONYM: f32 = 0.5;
+const SYNONYM: f32 = 0.65;
+/// Share of the next best sections of its document that a section gets: a document about the subject has several.
+const COMPANY: f32 = 0.3;
+/// How many further sections of a document count.
+const COMPANIONS: usize = 3;
 /// Score of a guessed word, about that of a found word of medium rarity.
 const GUESS: f32 = 2.0;
 /// Factor for a section that has almost none of the words.
@@ -101,7 +105,23 @@ pub(super) fn search(index: &Index, words: &[Word], is_wanted: impl Fn(&Match) -
     }
     let mut matches: Vec<Match> = best.into_iter().map(|(at, score)| index.matched(at, score)).collect();
     matches.sort_by(|a, b| b.score.total_cmp(&a.score));
+    add_company(&mut matches);
+    matches.sort_by(|a, b| b.score.total_cmp(&a.score));
     matches
+}
+
+/// Adds to the score of each section a share of the next best ones of its document. The order within a document stays.
+fn add_company(sorted: &mut [Match]) {
+    let mut of_document: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (at, found) in sorted.iter().enumerate() {
+        of_document.entry(found.document).or_default().push(at);
+    }
+    for sections in of_document.values() {
+        for (rank, &at) in sections.iter().enumerate() {
+            let next = sections[rank + 1..].iter().take(COMPANIONS);
+            sorted[at].score += COMPANY * next.map(|&other| sorted[other].score).sum::<f32>();
+        }
+    }
 }
 
 /// Scores of all sections so far.
@@ -231,6 +251,13 @@ mod tests {
         assert_eq!(found(&texts, "ram"), [1, 0]);
         assert_eq!(found(&["remove it"], "uninstalling"), [0], "a word of the query that no section has");
         assert_eq!(found(&["x", "uninstall it"], "remove"), [1], "in both directions");
+    }
+
+    #[test]
+    fn document_with_several_sections_about_it_precedes_one_that_mentions_it() {
+        let once = "# A\n\n## Cranes\n\ncranes lift here\n\n## Docks\n\nships rest here";
+        let several = "# A\n\n## Cranes\n\ncranes lift here\n\n## Docks\n\nships lift here";
+        assert_eq!(found(&[once, several], "lift")[0], 1);
     }
 
     #[test]
