@@ -95,6 +95,27 @@ impl Switchyard {
 
     /// Calls a tool by the name under which [`Switchyard::tools`] lists it. `arguments` serializes to an object.
     /// Dropping the future cancels the call at the server.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use switchyard_mcp::{CallError, ServerConfig, Switchyard};
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let handbook = ServerConfig::builtin("handbook").set("handbook", json!({"path": "docs"}));
+    /// let switchyard = Switchyard::builder().server("docs", handbook).start()?;
+    /// match switchyard.call("serch_handbook", &json!({"query": "retries"})).await {
+    ///     Ok(response) => println!("{}", response.text()),
+    ///     Err(CallError::Failed(failure)) => {
+    ///         assert_eq!(failure.code, "tool_not_found");
+    ///         assert_eq!(failure.nearest, ["search_handbook"]);
+    ///         assert!(!failure.is_retryable);
+    ///     }
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # switchyard.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn call(&self, tool: &str, arguments: &impl Serialize) -> Result<ToolResponse, CallError> {
         let arguments = object(arguments)?;
         ToolResponse::of(self.manager.route_tool(tool, &arguments, None).await?)
@@ -153,6 +174,20 @@ impl Switchyard {
 
     /// Returns all HTTP routes: MCP, REST, health and documentation, behind the checks of the section `server` of the
     /// configuration. Streams end when `shutdown` begins. It reads key files and blocks meanwhile.
+    ///
+    /// ```
+    /// use axum::{Router, routing::get};
+    /// use switchyard_mcp::{Shutdown, Switchyard};
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let shutdown = Shutdown::new();
+    /// let switchyard = Switchyard::builder().start()?;
+    /// let routes = switchyard.router(&shutdown)?;
+    /// let application: Router = Router::new().route("/hello", get(async || "hello")).fallback_service(routes);
+    /// # switchyard.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     pub fn router(&self, shutdown: &Shutdown) -> Result<Router, StartError> {
         app::router(&self.manager, &self.server, shutdown)
             .map_err(|error| StartError::Keys(error.to_string()))

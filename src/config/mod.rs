@@ -57,7 +57,7 @@ settings! {
     /// The settings of the file itself.
     #[derive(Debug)]
     struct FileSettings {
-        /// whether a change of this file is [applied by itself](operations.md#change-the-configuration), about two seconds
+        /// whether a change of this file is [applied by itself](operate/reload.md#change-the-configuration), about two seconds
         /// after it was written. A change of this setting takes effect at a restart
         watch: bool;
     }

@@ -186,3 +186,13 @@ fn the_page_of_clients_lists_every_client() {
         "docs/clients/README.md: run with UPDATE_GOLDEN=1"
     );
 }
+
+#[test]
+fn the_readme_counts_the_clients_that_are_not_verified() {
+    let readme = folder().join("../../README.md");
+    let text = std::fs::read_to_string(readme).expect("it is committed");
+    let unverified = CLIENTS.iter().filter(|client| !client.verified).count();
+    let all = CLIENTS.len();
+    let sentence = format!("the file of {all} clients. {unverified} of the {all} are not verified:");
+    assert!(text.contains(&sentence), "README.md: {sentence}");
+}

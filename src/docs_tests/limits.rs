@@ -10,7 +10,7 @@ const INTRO: &str = "<!-- Made from the defaults of the configuration readers. R
 # Reference: defaults of limits
 
 This page lists limits and times with their defaults. Their ranges are in [Configuration](../configuration.md). The page
-on operations also lists the [fixed limits](../operations.md#limits-and-what-happens-beyond-them). `workers` and
+on limits also lists the [fixed limits](../operate/limits.md#limits-and-what-happens-beyond-them). `workers` and
 `memory_budget` depend on the machine and are not in this list.
 
 ";

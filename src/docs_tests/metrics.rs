@@ -18,7 +18,7 @@ const INTRO: &str = "<!-- Made from crates/runtime/src/telemetry/metrics.rs. Ren
 # Reference: metrics
 
 `GET /metrics` returns these metrics in the text format of Prometheus, `OpenMetrics` 1.0. It needs the role *reader*.
-[Operations](../operations.md#metrics-for-prometheus) says how to scrape it and what each count means in detail.
+[Monitor](../operate/monitor.md#metrics-for-prometheus) says how to scrape it and what each count means in detail.
 The name of a counter ends with `_total`. A histogram has the
 samples `_bucket`, `_sum` and `_count`.
 
@@ -166,9 +166,8 @@ pub(super) fn unknown_names(text: &str) -> Vec<&str> {
 
 #[test]
 fn every_metric_that_pages_for_operators_name_is_there() {
-    for page in
-        ["docs/operations.md", "docs/operate/alerts.md", "docs/operate/runbooks.md", "docs/operate/sizing.md"]
-    {
+    for page in ["alerts", "limits", "monitor", "runbooks", "sizing"] {
+        let page = &format!("docs/operate/{page}.md");
         let page_text = std::fs::read_to_string(super::file(page)).expect("it is committed");
         let wrong = unknown_names(&page_text);
         assert!(wrong.is_empty(), "{page}: {wrong:?}");

@@ -48,7 +48,7 @@ const ALERTS: &[Alert] = &[
         duration: Some("1m"),
         severity: "ticket",
         meaning: "the entry of a server in the configuration file has a mistake",
-        runbook: ("servers with mistakes", "../operations.md#servers-with-mistakes-in-the-file"),
+        runbook: ("servers with mistakes", "../operate/reload.md#servers-with-mistakes-in-the-file"),
     },
     Alert {
         name: "SwitchyardBreakerOpen",
@@ -104,7 +104,7 @@ const ALERTS: &[Alert] = &[
         duration: Some("5m"),
         severity: "page",
         meaning: "four fifths of the files and sockets that the process may open are open",
-        runbook: ("when all sockets are taken", "../operations.md#when-all-sockets-are-taken"),
+        runbook: ("when all sockets are taken", "../operate/limits.md#when-all-sockets-are-taken"),
     },
     Alert {
         name: "SwitchyardToolsChanged",
@@ -112,7 +112,10 @@ const ALERTS: &[Alert] = &[
         duration: None,
         severity: "ticket",
         meaning: "a tool is not what was approved",
-        runbook: ("tools that changed", "../security.md#tools-that-change-after-they-were-seen"),
+        runbook: (
+            "tools that changed",
+            "../security/changed-tools.md#tools-that-change-after-they-were-seen",
+        ),
     },
     Alert {
         name: "SwitchyardClientsRefused",
@@ -120,7 +123,7 @@ const ALERTS: &[Alert] = &[
         duration: None,
         severity: "page",
         meaning: "a limit of the listener was reached",
-        runbook: ("limits", "../operations.md#limits-and-what-happens-beyond-them"),
+        runbook: ("limits", "../operate/limits.md#limits-and-what-happens-beyond-them"),
     },
     Alert {
         name: "SwitchyardCredentialsRefused",
@@ -287,11 +290,11 @@ const PANELS: &[Panel] = &[
 
 const PAGE_INTRO: &str = "<!-- Made from src/docs_tests/monitoring.rs. Renew it with UPDATE_GOLDEN=1. -->
 
-# Alerts
+# Alerts for Prometheus, and a dashboard for Grafana
 
 `deploy/alerts.yaml` has alerting rules for Prometheus, and `deploy/grafana.json` a dashboard for Grafana. Both use the
 [metrics](../reference/metrics.md) of `/metrics`, and expect the job name `switchyard`.
-[Operations](../operations.md#metrics-for-prometheus) says how Prometheus reads them. Name the file of rules under
+[Monitor](../operate/monitor.md#metrics-for-prometheus) says how Prometheus reads them. Name the file of rules under
 `rule_files` of Prometheus, import the other one in Grafana, and adapt the thresholds to your traffic.
 
 An alert about a server has its name in the label `server`. Begin with `switchyard status` and

@@ -13,10 +13,11 @@ use crate::cli::Arguments;
 const PATHS: [&str; 5] = ["/mcp", "/sse", "/openapi.json", "/docs", "/docs/errors"];
 
 /// Programs of other makers that the tests of pages do not start.
-const OTHERS: [&str; 28] = [
+const OTHERS: [&str; 31] = [
     "amp",
     "base64",
     "cargo",
+    "cd",
     "chmod",
     "chroma",
     "claude",
@@ -33,11 +34,13 @@ const OTHERS: [&str; 28] = [
     "jq",
     "kill",
     "kubectl",
+    "mkdir",
     "mv",
     "node",
     "npx",
     "openssl",
     "pip",
+    "printf",
     "sudo",
     "systemctl",
     "tr",

@@ -23,6 +23,14 @@ pub struct Config(pub(super) config::Config);
 impl Config {
     /// Loads the file at `path`, which must have no mistake. `variable` resolves `${NAME}`, usually with
     /// [`std::env::var`]. Paths in the file are relative to its folder.
+    ///
+    /// ```
+    /// use switchyard_mcp::Config;
+    ///
+    /// let config = Config::load("mcp_servers.yaml", |name| std::env::var(name))?;
+    /// switchyard_mcp::set_memory_budget(config.memory_budget());
+    /// # Ok::<(), switchyard_mcp::ConfigError>(())
+    /// ```
     pub fn load(
         path: impl AsRef<Path>,
         variable: impl Fn(&str) -> Result<String, VarError>,
@@ -51,6 +59,19 @@ impl Config {
 /// It has every setting of a configuration file, with the same names, defaults and checks. Text is taken as it is:
 /// `$` refers to no variable, and `~` to no folder. Offers of servers are not remembered, and no vault is opened, unless a
 /// `state_dir` is set.
+///
+/// ```
+/// use std::time::Duration;
+/// use switchyard_mcp::{ServerConfig, Switchyard};
+///
+/// let tickets = ServerConfig::http("https://tickets.example.com/mcp").timeout(Duration::from_secs(10));
+/// let config = Switchyard::builder().server("tickets", tickets).set("tool_names", "prefixed").config()?;
+/// # drop(config);
+/// let misspelled = ServerConfig::stdio("uvx").args(["mcp-server-time"]).set("timeuot", 10);
+/// let error = Switchyard::builder().server("time", misspelled).config().unwrap_err();
+/// assert!(error.to_string().contains("timeuot"));
+/// # Ok::<(), switchyard_mcp::StartError>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Builder {
     root: Map<String, Value>,

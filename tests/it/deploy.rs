@@ -137,7 +137,13 @@ fn the_image_is_built_by_the_pinned_compiler_and_names_what_the_program_reads() 
     let channel = channel.lines().find_map(|line| line.strip_prefix("channel = ")).expect("a channel");
     assert_eq!(values(&image, "ARG RUST_VERSION"), [channel.trim_matches('"')]);
     let bases: Vec<&str> = image.lines().filter_map(|line| line.strip_prefix("FROM ${")).collect();
-    assert_eq!(bases.len(), image.matches("\nFROM ").count(), "each can be pinned by an argument");
+    let of_stages = image.lines().filter(|line| line.starts_with("FROM gateway")).count();
+    assert_eq!(
+        bases.len() + of_stages,
+        image.matches("\nFROM ").count(),
+        "each can be pinned by an argument"
+    );
+    assert!(image.ends_with("\nFROM gateway\n"), "the default target has no programs of servers");
     for base in bases {
         let name = base.split('}').next().expect("a name");
         let [image] = values(&image, &format!("ARG {name}"))[..] else { panic!("one default of {name}") };
@@ -157,7 +163,7 @@ fn the_image_is_built_by_the_pinned_compiler_and_names_what_the_program_reads() 
     let check = image.lines().find_map(|line| line.split_once("GET ")).expect("it checks").1;
     is_route(check.split(' ').next().expect("a path"));
     let [_, command] = image.split("\nCMD ").collect::<Vec<_>>()[..] else { panic!("one command") };
-    let command: Value = serde_json::from_str(command.trim()).expect("a list");
+    let command: Value = serde_json::from_str(command.lines().next().expect("a line")).expect("a list");
     are_arguments(&texts(&command));
     let ignored = file("deploy/Dockerfile.dockerignore");
     for needed in ["Cargo.toml", "Cargo.lock", "LICENSE", "benches", "src", "tests"] {
@@ -187,6 +193,35 @@ fn compose_starts_the_image_with_the_file_beside_it() {
         needed.matches("${").count(),
         service["environment"].as_object().map_or(0, serde_json::Map::len)
     );
+}
+
+#[test]
+fn compose_with_usual_servers_has_the_programs_that_its_file_names() {
+    let [compose] = &yaml(&file("deploy/compose.servers.yaml"))[..] else { panic!("one document") };
+    let [base] = &yaml(&file("deploy/compose.yaml"))[..] else { panic!("one document") };
+    let (service, base) = (&compose["services"]["switchyard"], &base["services"]["switchyard"]);
+    let target = service["build"]["target"].as_str().expect("a target");
+    let dockerfile = file("deploy/Dockerfile");
+    let (_, stage) = dockerfile.split_once(&format!("\nFROM gateway AS {target}\n")).expect("the target");
+    let stage = stage.split("\n# The default target").next().expect("text");
+    assert!(stage.trim_end().ends_with("USER 10001:10001") && !stage.contains("ENTRYPOINT"), "{stage}");
+    let [mounted, files] = texts(&service["volumes"])[..] else { panic!("two volumes") };
+    let (here, there) = mounted.split_once(':').expect("two paths");
+    let replaced = texts(&base["volumes"])[0].split_once(':').expect("two paths").1;
+    assert_eq!(there, replaced, "the file of compose.yaml is replaced");
+    let registry = file(&format!("deploy/{here}"));
+    is_valid(&registry);
+    let folder = files.rsplit(':').nth(1).expect("a path");
+    let [registry] = &yaml(&registry)[..] else { panic!("one document") };
+    let servers = registry["mcp_servers"].as_object().expect("servers");
+    assert!(texts(&servers["files"]["args"]).contains(&folder), "{folder}");
+    for (name, server) in servers {
+        let program = server["command"].as_str().expect("a program");
+        assert!(
+            stage.contains(&format!("/usr/local/bin/{program}")),
+            "{name}: {program} is not in the image"
+        );
+    }
 }
 
 #[test]
@@ -325,7 +360,8 @@ fn the_unit_delegates_its_control_group_and_leaves_it_writable() {
 
 #[test]
 fn the_docs_name_every_file() {
-    let docs = file("docs/operations.md") + &file("docs/migrate/handbook.md");
+    let pages = ["operate/run", "operate/alerts", "migrate/handbook"];
+    let docs: String = pages.iter().map(|page| file(&format!("docs/{page}.md"))).collect();
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")).expect("a folder") {
         let name = entry.expect("a file").file_name().into_string().expect("UTF-8");
         assert!(docs.contains(&format!("deploy/{name}")) || name.ends_with(".dockerignore"), "{name}");

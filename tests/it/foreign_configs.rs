@@ -20,7 +20,7 @@ fn foreign(name: &str) -> String {
 fn documented() -> BTreeSet<String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let read = |page| std::fs::read_to_string(docs.join(page)).expect("readable");
-    let text = ["configuration.md", "embeddings.md"].map(read).concat();
+    let text = ["configuration.md", "embeddings.md", "import.md"].map(read).concat();
     let names = text.split('`').skip(1).step_by(2).filter(|name| !name.contains('\n'));
     names
         .flat_map(|name| name.rsplit('.').take(1))

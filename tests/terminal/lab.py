@@ -77,10 +77,10 @@ class Lab:
             self._running.signal(signal.SIGHUP)
 
     @contextmanager
-    def gateway(self, config: Path) -> Iterator[None]:
-        """The gateway of a file, until every server was tried."""
+    def gateway(self, config: Path, **variables: str) -> Iterator[None]:
+        """The gateway of a file, until every server was tried. It has few variables beside `variables`."""
         home = str(config.parent)
-        state = {"XDG_STATE_HOME": f"{home}/state", "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home}
+        state = {"XDG_STATE_HOME": f"{home}/state", "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home} | variables
         command = [str(self.binary), "serve", "--config", str(config)]
         with Program("switchyard", command, config.parent / "serve.log", state) as program:
             self._running = program

@@ -12,17 +12,19 @@ import sys
 from contextlib import nullcontext
 
 import flows
+import tutorial
 from lab import Lab
 
 from checks import arguments, run_checks
 
 
 def main() -> int:
-    asked = arguments(__doc__, flows.CHECKS).parse_args()
+    checks = flows.CHECKS + tutorial.CHECKS
+    asked = arguments(__doc__, checks).parse_args()
     if shutil.which("tmux") is None:
         print("terminal: tmux is missing; on Debian: apt-get install tmux", file=sys.stderr)
         return 1
-    return run_checks("terminal", asked, flows.CHECKS, lambda out: nullcontext(Lab(asked.binary.resolve(), out)))
+    return run_checks("terminal", asked, checks, lambda out: nullcontext(Lab(asked.binary.resolve(), out)))
 
 
 if __name__ == "__main__":

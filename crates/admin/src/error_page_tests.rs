@@ -106,7 +106,7 @@ fn markdown() -> String {
         let kind = if number == "–" { number.clone() } else { kind(row) };
         let (name, status, retryable) = (row.name, row.status, retryable(row.retryable));
         let (meaning, remedy) = (row.meaning, sentence(row.action).replace('|', "\\|"));
-        let texts = format!("{}. {meaning} Remedy: {remedy}", row.title);
+        let texts = format!("{}. {meaning} Remedy: {remedy}", row.title).replace('<', "&lt;");
         let line = format!(
             "| <a id=\"{name}\"></a>`{name}` | {texts} | {status} | {number} | {kind} | {retryable} |"
         );

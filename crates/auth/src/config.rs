@@ -93,11 +93,11 @@ settings! {
     struct Own {
         /// how clients show who they are
         auth_mode: ModeName;
-        /// the keys ([fields](security.md#make-an-api-key)); `switchyard key new` makes an entry
+        /// the keys ([fields](security/keys.md#make-an-api-key)); `switchyard key new` makes an entry
         api_keys: Vec<ApiKey> => "required for `api_key` and `any`, or `keys_file`", with read_keys;
-        /// the file with the keys of [`switchyard key add`](security.md#make-an-api-key), which need not exist yet
+        /// the file with the keys of [`switchyard key add`](security/keys.md#make-an-api-key), which need not exist yet
         keys_file: Option<PathBuf>;
-        /// which tokens are accepted ([fields](security.md#accept-json-web-tokens-jwt))
+        /// which tokens are accepted ([fields](security/tokens.md#accept-json-web-tokens-jwt))
         jwt: Option<Jwt> => "required for `jwt` and `any`", with Jwt::from_settings;
     }
 }

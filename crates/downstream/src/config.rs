@@ -52,7 +52,7 @@ settings! {
         pub hosts as "allowed_hosts": Hosts => "loopback names", with read_hosts;
         /// where clients reach Switchyard, such as `https://gateway.example.org` behind a proxy with TLS. Requests for
         /// its host, and from its pages, are accepted. It appears in the
-        /// [metadata for clients that get a token themselves](security.md#clients-that-get-a-token-themselves-oauth),
+        /// [metadata for clients that get a token themselves](security/tokens.md#clients-that-get-a-token-themselves-oauth),
         /// and browsers reach the [pages for logins](logins.md) below it
         pub public_url: Option<String> => "`http://` and the requested `Host`", with read_public_url;
         /// origins of web pages that may send requests, beside that of `public_url`
@@ -63,19 +63,19 @@ settings! {
         /// GET requests of REST without a credential are answered
         /// [as for a reader](security.md#exceptions-open-gateways-and-anonymous-readers); each start logs a warning
         pub anonymous_reader as "anonymous_role": bool, with read_anonymous_role;
-        /// TLS of the listener, and clients with certificates ([fields](security.md#tls))
+        /// TLS of the listener, and clients with certificates ([fields](security/listener.md#tls))
         pub tls: Option<Tls> => "none: plain HTTP";
         /// keys that encrypt task ids, cursors of task lists and `requestState` over HTTP: 1 to 8 references such as
         /// `${SEAL_KEY}`, each to at least 32 bytes. The first key seals, all keys open; see
-        /// [several replicas](operations.md#several-replicas)
+        /// [several replicas](operate/run.md#several-replicas)
         pub seal_keys: Vec<SecretString> => "a new key at each start", with auth::read_seal_keys;
         /// threads that serve clients; a connection stays on one unless it sends
-        /// [large requests](operations.md#how-the-threads-are-scheduled)
+        /// [large requests](operate/inside.md#how-the-threads-are-scheduled)
         pub workers: usize = default_workers() => "one for every processor", in 1..=256;
         /// largest body of a request
         pub max_body_bytes: usize = 4 * MIB => "4194304 (4 MiB)", in 1_024..=1_073_741_824;
         /// bytes of all messages in flight: at least 32 MiB, such as `256 MiB`, `1 GiB` or a number of bytes; see
-        /// [the memory budget](operations.md#the-memory-budget)
+        /// [the memory budget](operate/limits.md#the-memory-budget)
         pub memory_budget: usize = memory::system::default_limit()
             => "a quarter of the memory limit of the control group or machine", with read_memory_budget;
         /// sessions at a time, of clients that use sessions
@@ -86,7 +86,7 @@ settings! {
         /// [an unused session](mcp-endpoint.md#sessions) ends; if all are in use, the client gets 503
         pub max_connections: usize = 16_384, in 1..=1_000_000;
         /// how long clients are still served after SIGTERM, while `/health/ready` says 503 already
-        /// ([why](operations.md#graceful-shutdown-signals-and-draining))
+        /// ([why](operate/probes.md#graceful-shutdown-signals-and-draining))
         pub shutdown_delay: Duration, in 0.0..=600.0;
     }
     flat {

@@ -11,8 +11,8 @@ settings! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Limits {
         /// TCP connections open at a time, of which a client may need several. One more gets the slot of
-        /// [a connection that waits for its client](operations.md#when-all-sockets-are-taken), or 503 if none waits. One
-        /// principal can fill [seven eighths](operations.md#sockets-of-one-principal) of them
+        /// [a connection that waits for its client](operate/limits.md#when-all-sockets-are-taken), or 503 if none waits. One
+        /// principal can fill [seven eighths](operate/limits.md#sockets-of-one-principal) of them
         pub max_sockets: usize = 4_096 => "4096, or twice `max_connections` if that is set and more", in 1..=1_000_000;
         /// time for the head of a request: the first from accepting the connection, every later one from its first byte
         pub header_timeout: Duration = Duration::from_secs(10), in 0.1..=60.0;

@@ -286,7 +286,7 @@ fn the_database_of_redis_becomes_the_path_of_its_url() {
 
 #[test]
 fn the_documented_example_is_real() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/import.md");
     let page = std::fs::read_to_string(page).expect("readable");
     let (_, rest) = page.split_once("```json\n").expect("an example");
     let (json, rest) = rest.split_once("```").expect("its end");
@@ -296,7 +296,7 @@ fn the_documented_example_is_real() {
         format!("```text\n$ switchyard import mcp.json > mcp_servers.yaml\n{notes}```"),
         format!("```yaml\n{}```", found.yaml),
     ] {
-        assert!(rest.contains(&block), "not in docs/configuration.md:\n{block}");
+        assert!(rest.contains(&block), "not in docs/import.md:\n{block}");
     }
 }
 

@@ -61,14 +61,14 @@ async fn a_child_reads_neither_environment_nor_memory_of_the_gateway() {
     assert!(count(&seen, "read ") >= 8 && count(&seen, SECRET) == 1, "the switch allows it: {seen:?}");
 }
 
-/// The example of `docs/security.md`: another user, who may not even read a gateway that is dumpable.
+/// The example of `docs/security/processes.md`: another user, who may not even read a gateway that is dumpable.
 #[tokio::test]
 async fn a_child_under_another_user_reads_nothing_and_ends_with_its_gateway() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("not tested: only root can start a program as another user");
         return;
     }
-    let example = include_str!("../../../docs/security.md");
+    let example = include_str!("../../../docs/security/processes.md");
     let arguments = example.split("    command: setpriv\n    args:\n").nth(1).expect("the example").lines();
     let mut arguments: Vec<&str> = arguments.map_while(|line| line.trim().strip_prefix("- --")).collect();
     assert!(arguments.len() > 5 && arguments.contains(&"pdeathsig=keep"), "{arguments:?}");

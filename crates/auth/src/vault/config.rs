@@ -12,10 +12,10 @@ settings! {
     /// Where the vault is, and its keys.
     #[derive(Debug, Clone)]
     pub struct Settings {
-        /// folder of the [vault](security.md#secrets-in-the-vault), made when the first value is set; built-in servers
+        /// folder of the [vault](security/secrets.md#secrets-in-the-vault), made when the first value is set; built-in servers
         /// have settings of their own
         pub state_dir: Option<PathBuf> => "`switchyard` in `$XDG_STATE_HOME`, else in `~/.local/state`";
-        /// keys that encrypt the [vault](security.md#secrets-in-the-vault), each a reference such as `${VAULT_KEY}` to at
+        /// keys that encrypt the [vault](security/secrets.md#secrets-in-the-vault), each a reference such as `${VAULT_KEY}` to at
         /// least 32 bytes: the first key seals, all keys open. One, or a list of 1 to 8
         pub keys as "vault_key": Vec<SecretString>
             => "the file `vault.key` in `state_dir`, made when the first value is set", with read_keys;

@@ -17,11 +17,12 @@ fn docs() -> PathBuf {
 
 /// Questions about Switchyard's documentation. `in_their_words` uses the words of the page. `in_other_words`
 /// was written by people who had not read it, before any answers were known, and the code was not tuned for
-/// it.
+/// it. `of_users` are forty about the product, as newcomers, operators and programmers ask them.
 #[derive(serde::Deserialize)]
 struct Questions {
     in_their_words: Vec<Question>,
     in_other_words: Vec<Question>,
+    of_users: Vec<Question>,
 }
 
 /// A question and the document that answers it. `a|b` allows either.
@@ -40,6 +41,11 @@ async fn questions_are_answered_by_the_right_page() {
 #[tokio::test]
 async fn questions_in_other_words_are_often_answered_by_one_of_the_first_three() {
     are_answered(&questions().in_other_words, 30, 55).await;
+}
+
+#[tokio::test]
+async fn questions_of_users_are_answered_by_the_right_page_first() {
+    are_answered(&questions().of_users, 80, 90).await;
 }
 
 /// Checks how many of a hundred questions are answered by the first hit, and how many by the first three.

@@ -27,6 +27,7 @@ mod resources;
 mod semantic;
 mod snapshot;
 mod spelling;
+mod synonyms;
 mod tools;
 mod topics;
 mod words;

@@ -2,7 +2,7 @@
 //!
 //! A word may occur in the heading, in the place (title, headings above, file name) or in the text. Headings
 //! weigh most. The more of the words a section has, the more each of them is worth. Adjacent words of the query
-//! that also stand together in a section weigh more. Stop words count only if there are no others. A word that no document has is taken for a misspelling or the beginning of a known word.
+//! that also stand together in a section weigh more. A synonym is worth less than the word. A section is worth more if others of its document match too. Stop words count only if there are no others. A word that no document has is taken for a misspelling or the beginning of a known word.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use super::index::{Index, Match, WEIGHTS, of_fields};
 use super::postings::FIELDS;
 use super::spelling::near;
+use super::synonyms::synonyms_of;
 use super::words::{Word, words_of};
 
 /// Most words that are looked for. A longer query is a pasted text, whose beginning shows its topic.
@@ -21,6 +22,12 @@ const MOST_GUESSES: usize = 6;
 const NEIGHBOURS: f32 = 0.6;
 /// Largest distance of two words that count as adjacent: "add a server" matches "add server".
 const REACH: usize = 2;
+/// Weight of a synonym, compared with the word itself.
+const SYNONYM: f32 = 0.65;
+/// Share of the next best sections of its document that a section gets: a document about the subject has several.
+const COMPANY: f32 = 0.3;
+/// How many further sections of a document count.
+const COMPANIONS: usize = 3;
 /// Score of a guessed word, about that of a found word of medium rarity.
 const GUESS: f32 = 2.0;
 /// Factor for a section that has almost none of the words.
@@ -34,7 +41,7 @@ const SHORTEST_GUESS: usize = 3;
 const LONG_GUESS: usize = 6;
 
 /// Stop words: words of questions that every text has.
-const EMPTY: &str = "a about am an and any are as at be been but by can could did do does for from get \
+const EMPTY: &str = "a about also am an and any are as at be been but by can could did do does for from get \
     had happen happens has have how i if in into is it its me mean means my of on or our please shall \
     should so some such than that the their them then there these they this to us want was way we were \
     what when where which while who whom why will with would you your \
@@ -63,10 +70,22 @@ pub(super) fn search(index: &Index, words: &[Word], is_wanted: impl Fn(&Match) -
     let mut guesses = 0;
     for word in words.iter().filter(|word| seen.insert(word.text.as_str())) {
         let counts = index.counts(&word.text);
+        let mut scored = BTreeMap::new();
         if !counts.is_empty() {
             let rarity = index.rarity(&counts);
             rarities.insert(word.text.as_str(), rarity);
-            scores.add(counts.into_iter().map(|(at, counts)| (at, index.bm25(at, counts, rarity))));
+            scored.extend(counts.into_iter().map(|(at, counts)| (at, index.bm25(at, counts, rarity))));
+        }
+        for synonym in synonyms_of(&word.text) {
+            let counts = index.counts(synonym);
+            let rarity = index.rarity(&counts);
+            for (at, counts) in counts {
+                let best = scored.entry(at).or_default();
+                *best = (SYNONYM * index.bm25(at, counts, rarity)).max(*best);
+            }
+        }
+        if !scored.is_empty() {
+            scores.add(scored);
         } else if !word.whole && guesses < MOST_GUESSES && word.text.chars().count() >= SHORTEST_GUESS {
             guesses += 1;
             scores.add(guessed(index, &word.text));
@@ -86,7 +105,23 @@ pub(super) fn search(index: &Index, words: &[Word], is_wanted: impl Fn(&Match) -
     }
     let mut matches: Vec<Match> = best.into_iter().map(|(at, score)| index.matched(at, score)).collect();
     matches.sort_by(|a, b| b.score.total_cmp(&a.score));
+    add_company(&mut matches);
+    matches.sort_by(|a, b| b.score.total_cmp(&a.score));
     matches
+}
+
+/// Adds to the score of each section a share of the next best ones of its document. The order within a document stays.
+fn add_company(sorted: &mut [Match]) {
+    let mut of_document: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (at, found) in sorted.iter().enumerate() {
+        of_document.entry(found.document).or_default().push(at);
+    }
+    for sections in of_document.values() {
+        for (rank, &at) in sections.iter().enumerate() {
+            let next = sections[rank + 1..].iter().take(COMPANIONS);
+            sorted[at].score += COMPANY * next.map(|&other| sorted[other].score).sum::<f32>();
+        }
+    }
 }
 
 /// Scores of all sections so far.
@@ -208,6 +243,21 @@ mod tests {
         assert_eq!(found(&texts, "dachboart"), [2], "two wrong letters in a long word");
         assert!(found(&["gates"], "bales").is_empty(), "two wrong letters in a short word");
         assert!(found(&["gateway"], "ga").is_empty(), "too short to guess");
+    }
+
+    #[test]
+    fn a_synonym_finds_sections_that_lack_the_word_and_after_those_that_have_it() {
+        let texts = ["the memory of a machine", "the ram of a machine", "a wall"];
+        assert_eq!(found(&texts, "ram"), [1, 0]);
+        assert_eq!(found(&["remove it"], "uninstalling"), [0], "a word of the query that no section has");
+        assert_eq!(found(&["x", "uninstall it"], "remove"), [1], "in both directions");
+    }
+
+    #[test]
+    fn document_with_several_sections_about_it_precedes_one_that_mentions_it() {
+        let once = "# A\n\n## Cranes\n\ncranes lift here\n\n## Docks\n\nships rest here";
+        let several = "# A\n\n## Cranes\n\ncranes lift here\n\n## Docks\n\nships lift here";
+        assert_eq!(found(&[once, several], "lift")[0], 1);
     }
 
     #[test]

@@ -52,7 +52,7 @@ settings! {
         pub metrics_by_name: bool = true;
         /// named selections of servers and tools, each at its own URL `/mcp/NAME`; see [Views](views.md)
         pub views: Vec<Arc<View>> => "none", with view::read;
-        /// the [history](operations.md#history-of-calls) of calls
+        /// the [history](operate/monitor.md#history-of-calls) of calls
         pub history: history_config::Config => "on";
     }
     other {

@@ -121,7 +121,10 @@ fn clients() -> Clients {
 }
 
 fn assert_docs_name_all_of(text: &str) {
-    let docs = include_str!("../../../../docs/operations.md");
+    let docs = concat!(
+        include_str!("../../../../docs/operate/monitor.md"),
+        include_str!("../../../../docs/operate/limits.md")
+    );
     for family in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = family.split_once(' ').expect("a name and a kind");
         let total = if kind == "counter" { "_total" } else { "" };

@@ -115,7 +115,7 @@ settings! {
         /// the lowest level of lines that Switchyard writes: `error`, `warn`, `info`, `debug`, `trace`; `SWITCHYARD_LOG`
         /// takes precedence
         pub level as "log_level": Level => "`info`", with level;
-        /// Switchyard [appends its log to this file](operations.md#log-to-a-file) instead of writing to standard error
+        /// Switchyard [appends its log to this file](operate/logs.md#log-to-a-file) instead of writing to standard error
         pub file as "log_file": Option<PathBuf>;
     }
 }

@@ -30,10 +30,10 @@ settings! {
         pub cache_ttl as "cache": Option<Duration>, with cache_ttl;
         /// applies if the definition of a tool differs from the one that was approved, or that its server showed first.
         /// `allow`: no effect; `warn`: operators are notified; `block`: the tool is blocked until it is approved. Not for
-        /// built-in servers. See [Tools that change](security.md#tools-that-change-after-they-were-seen)
+        /// built-in servers. See [Tools that change](security/changed-tools.md#tools-that-change-after-they-were-seen)
         pub on_change: OnChange => "`default_tools_on_change`";
         /// name at the server → `sha256:` and the hash of the definition that is trusted from the start, see
-        /// [Tools that change](security.md#tools-that-change-after-they-were-seen)
+        /// [Tools that change](security/changed-tools.md#tools-that-change-after-they-were-seen)
         pub trusted: BTreeMap<String, [u8; 32]>, with trusted;
     }
     check Tools::check;

@@ -121,7 +121,7 @@ settings! {
         /// a token, sent as `Authorization: Bearer …`
         bearer: Option<SecretString>, with bearer;
         /// a file that holds the token and is
-        /// [rewritten when the token is replaced](security.md#tokens-that-are-replaced)
+        /// [rewritten when the token is replaced](security/secrets.md#tokens-that-are-replaced)
         bearer_file: Option<PathBuf>;
         /// the settings of a [login](logins.md#settings)
         oauth: Option<oauth::Settings>;
