@@ -94,7 +94,7 @@ pub(super) fn stdio(arguments: &StdioArguments) -> ExitCode {
 
 /// Error for `--view` with a name that is not in the configuration.
 fn no_view(view: &str, config: &Config) -> String {
-    let views: Vec<&str> = config.manager.views.iter().map(|view| &*view.name).collect();
+    let views = config.views();
     match settings::nearest(view, views.iter().copied()) {
         Some(near) => format!("--view {view}: there is no such view; did you mean {near}?"),
         None if views.is_empty() => format!("--view {view}: the configuration file has no `views`"),

@@ -215,6 +215,11 @@ impl Config {
         self
     }
 
+    /// The names of the views.
+    pub fn views(&self) -> Vec<&str> {
+        self.manager.views.iter().map(|view| &*view.name).collect()
+    }
+
     /// Reads the root of the file: the manager's settings, and `server`.
     fn from_settings(root: &Setting<'_>, shown: json::Raw, kinds: Kinds) -> Option<Self> {
         let mut fields = root.fields()?;

@@ -328,13 +328,13 @@ async fn operators_learn_why_a_tool_is_hidden() {
     assert_eq!(listed, OF_SUPPORT);
 }
 
-#[test]
-fn mistakes_in_views_are_told_with_their_place() {
+#[tokio::test]
+async fn mistakes_in_views_are_told_with_their_place() {
     for (views, expected) in [
         ("views: {s: {servers: [s]}}", "`s` is the name of a server too"),
         ("views: {v: {read_only: true}}", "the view selects nothing"),
-        ("views: {v: {allow: [search]}}", "expected `server/name`"),
-        ("views: {v: {servers: [\"s/x\"]}}", "expected the name of a server"),
+        ("views: {v: {allow: [search]}}", "is not `server/name`"),
+        ("views: {v: {servers: [\"s/x\"]}}", "is not the name of a server"),
         ("views: {\"a b\": {servers: [s]}}", "this cannot be the name of a view"),
         ("views: {v: {servers: [s], alow: [\"s/x\"]}}", "did you mean `allow`?"),
     ] {
@@ -343,6 +343,9 @@ fn mistakes_in_views_are_told_with_their_place() {
         let text = out + &err;
         assert!(code == Some(2) && text.contains(expected), "{views}: {text}");
     }
+    let lost = registry(&servers(), VIEWS).yaml();
+    let (code, out, err) = texts_of(&Gateway::with_config(&lost).output(&["check"]));
+    assert!(code == Some(0) && out.contains("the key `lost` sees nothing"), "{out}{err}");
     let key = "{id: k, hash: \"sha256:6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b\", role: superuser, view: v}";
     let yaml = format!(
         "mcp_servers: {{}}\nviews: {{v: {{servers: [\"*\"]}}}}\nserver: {{auth_mode: api_key, api_keys: [{key}]}}\n"

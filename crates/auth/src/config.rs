@@ -16,6 +16,7 @@ use super::Error;
 use super::api_key::{self, ApiKey, KeyHash};
 use super::key_file::KeyFile;
 use super::principal::Role;
+use super::role_words::EVERYTHING;
 use super::token_config::Jwt;
 use crate::password_check;
 use net::http::Network;
@@ -186,6 +187,25 @@ impl Config {
         let path = file.path.display();
         is_empty
             .then(|| format!("{path} has no key, so nobody can come in: `switchyard key add NAME` makes one"))
+    }
+
+    /// Warnings about keys and tokens that are bound to views which are none of `views`: their holders see nothing. Reads
+    /// the file of keys, and blocks.
+    pub fn without_view(&self, views: &[&str]) -> Vec<String> {
+        let is_missing = |view: &str| !views.contains(&view);
+        let (keys, jwt) = match self {
+            Self::ApiKey(keys) => (Some(keys), None),
+            Self::Any(keys, jwt) => (Some(keys), Some(jwt)),
+            Self::Jwt(jwt) => (None, Some(jwt)),
+            Self::None | Self::Certificate => (None, None),
+        };
+        let keys = keys.and_then(|keys| keys.all().ok()).unwrap_or_default().into_iter();
+        let of_keys = keys.filter_map(|key| Some((format!("the key `{}`", key.id), key.view?.to_string())));
+        let mapped = jwt.and_then(|jwt| jwt.roles.view_map.as_ref()).into_iter().flatten();
+        let of_tokens = mapped.filter(|(_, view)| *view != EVERYTHING);
+        let of_tokens = of_tokens.map(|(word, view)| (format!("`{word}` in `jwt.view_map`"), view.clone()));
+        let bound = of_keys.chain(of_tokens).filter(|(_, view)| is_missing(view));
+        bound.map(|(who, view)| format!("{who} sees nothing, because there is no view `{view}`")).collect()
     }
 
     /// The accepted tokens, if any.

@@ -17,7 +17,7 @@ use settings::{Fields, FromSetting, Setting, settings};
 /// The claims that may name the role when none is configured, in order of preference.
 const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
 /// In the place of a view in `view_map`: all that there is.
-const EVERYTHING: &str = "*";
+pub(super) const EVERYTHING: &str = "*";
 /// The view of a token that names none. No view has this name.
 const NO_VIEW: &str = "";
 /// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).

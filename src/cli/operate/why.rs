@@ -16,7 +16,7 @@ pub(crate) struct ClientView {
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
     /// What the holder of this API key gets, by the name of the key.
-    #[arg(long = "as", value_name = "KEY", conflicts_with = "view")]
+    #[arg(id = "as_key", long = "as", value_name = "KEY", conflicts_with = "view")]
     key: Option<String>,
 }
 
