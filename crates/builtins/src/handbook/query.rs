@@ -70,22 +70,22 @@ pub(super) fn search(index: &Index, words: &[Word], is_wanted: impl Fn(&Match) -
     let mut guesses = 0;
     for word in words.iter().filter(|word| seen.insert(word.text.as_str())) {
         let counts = index.counts(&word.text);
-        let mut scored = BTreeMap::new();
+        let mut sections = BTreeMap::new();
         if !counts.is_empty() {
             let rarity = index.rarity(&counts);
             rarities.insert(word.text.as_str(), rarity);
-            scored.extend(counts.into_iter().map(|(at, counts)| (at, index.bm25(at, counts, rarity))));
+            sections.extend(counts.into_iter().map(|(at, counts)| (at, index.bm25(at, counts, rarity))));
         }
         for synonym in synonyms_of(&word.text) {
             let counts = index.counts(synonym);
             let rarity = index.rarity(&counts);
             for (at, counts) in counts {
-                let best = scored.entry(at).or_default();
+                let best = sections.entry(at).or_default();
                 *best = (SYNONYM * index.bm25(at, counts, rarity)).max(*best);
             }
         }
-        if !scored.is_empty() {
-            scores.add(scored);
+        if !sections.is_empty() {
+            scores.add(sections);
         } else if !word.whole && guesses < MOST_GUESSES && word.text.chars().count() >= SHORTEST_GUESS {
             guesses += 1;
             scores.add(guessed(index, &word.text));
