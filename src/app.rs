@@ -197,7 +197,8 @@ pub async fn serve_on(
     if server.transport == Transport::Both {
         serve_pipe(&manager, pages, &steps.edge, server.max_body_bytes);
     }
-    announce(&server, &addresses);
+    let views = manager.views();
+    announce(&server, &views.iter().map(|view| &**view).collect::<Vec<_>>(), &addresses);
     listener::allow_open_files(&server.limits);
     let workers = Workers::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
     if let Some(certificates) = certificates.clone() {
@@ -224,10 +225,14 @@ async fn run_until_drained(
     }
 }
 
-/// Logs the address, and each setting that accepts clients without a credential.
-fn announce(server: &downstream::Config, addresses: &[SocketAddr]) {
+/// Logs the address, each setting that accepts clients without a credential, and each credential whose view is none of
+/// `views`.
+fn announce(server: &downstream::Config, views: &[&str], addresses: &[SocketAddr]) {
     for exception in server.exceptions() {
         tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
+    }
+    for warning in server.auth.without_view(views) {
+        tracing::warn!("{warning}");
     }
     if let Some(remark) = server.remark_on_hosts() {
         tracing::info!("{remark}");

@@ -12,12 +12,13 @@ use crate::config::Config;
 
 /// Where settings below a path have their rows: the page, and the titles of the sections with tables. The first row that
 /// fits counts.
-const TABLES: [(&str, &str, &[&str]); 13] = [
+const TABLES: [(&str, &str, &[&str]); 14] = [
     ("mcp_servers.*.auth.oauth.", "logins.md", &["Settings"]),
     ("mcp_servers.*.chroma.embedding.", "embeddings.md", &["Settings"]),
     ("mcp_servers.*.handbook.embedding.", "embeddings.md", &["Settings"]),
     ("mcp_servers.*.handbook.chroma.", "handbook.md", &["Keep the vectors in Chroma"]),
     ("mcp_servers.*.", "configuration.md", &OF_SERVERS),
+    ("views.*.tools.*.", "views.md", &["Changes of a tool"]),
     ("views.*.", "views.md", &["Settings"]),
     ("cache.", "configuration.md", &["Cache"]),
     ("server.api_keys.[].", "security/keys.md", &["Make an API key"]),

@@ -264,6 +264,38 @@ async fn clients_choose_a_view_by_its_address() {
 }
 
 #[tokio::test]
+async fn a_view_changes_names_and_annotations_of_its_tools() {
+    let servers = servers();
+    let changed = "views:
+  support:
+    allow: [\"tickets/*\"]
+    read_only: true
+    tools:
+      tickets/search: {name: find, description: Finds tickets., read_only: true, pinned: true}
+      tickets/read: {read_only: false}
+  writers: {servers: [docs]}";
+    let gateway = Gateway::of(&registry(&servers, changed)).start().await;
+    gateway.offers_to("tickets__search", &bearer(OPERATOR)).await;
+    let bound = client(&gateway, BOUND);
+    let listed = bound.modern("tools/list", json!({})).await.result();
+    assert_eq!(names(&listed, "tools", "name"), ["find"]);
+    let tool = &listed["tools"][0];
+    assert_eq!(
+        (&tool["description"], &tool["annotations"]["readOnlyHint"]),
+        (&json!("Finds tickets."), &json!(true))
+    );
+    assert_eq!(tool["_meta"]["anthropic/alwaysLoad"], true);
+    assert!(bound.call("find", json!({})).await.result().is_object());
+    assert_eq!(servers[0].runs("search"), 1, "its server knows it by its own name");
+    assert!(bound.call("search", json!({})).await.json()["error"].is_object());
+    assert!(bound.call("read", json!({})).await.json()["error"].is_object());
+    let all = rest(&gateway, OPERATOR, "/tools").await.json();
+    assert!(
+        all["tools"].to_string().contains("tickets__search") && !all["tools"].to_string().contains("Finds")
+    );
+}
+
+#[tokio::test]
 async fn a_reload_that_narrows_a_view_ends_what_is_outside_of_it() {
     let servers = servers();
     let gateway = started(&servers).await;
@@ -336,6 +368,7 @@ async fn mistakes_in_views_are_told_with_their_place() {
         ("views: {v: {allow: [search]}}", "is not `server/name`"),
         ("views: {v: {servers: [\"s/x\"]}}", "is not the name of a server"),
         ("views: {\"a b\": {servers: [s]}}", "this cannot be the name of a view"),
+        ("views: {v: {servers: [s], tools: {x: {title: a}}}}", "expected `server/tool`"),
         ("views: {v: {servers: [s], alow: [\"s/x\"]}}", "did you mean `allow`?"),
     ] {
         let yaml = Registry::new().http("s", "http://127.0.0.1:9/mcp").setting(views).yaml();

@@ -166,7 +166,8 @@ mod tests {
             claim: None,
             map: None,
             view_claim: Some("groups".to_owned()),
-            view_map: map.map(|map| map.iter().map(|(word, view)| ((*word).into(), (*view).into())).collect()),
+            view_map: map
+                .map(|map| map.iter().map(|(word, view)| ((*word).into(), (*view).into())).collect()),
         };
         let view = |words: &RoleWords, role: Role, claims: &str| {
             let claims = Raw::parse(&Bytes::copy_from_slice(claims.as_bytes())).expect("JSON");
@@ -250,7 +251,12 @@ mod tests {
 
     #[test]
     fn scopes_are_known_only_where_the_role_is_one() {
-        let words = |claim: Option<&str>, map| RoleWords { claim: claim.map(str::to_owned), map, view_claim: None, view_map: None };
+        let words = |claim: Option<&str>, map| RoleWords {
+            claim: claim.map(str::to_owned),
+            map,
+            view_claim: None,
+            view_map: None,
+        };
         assert_eq!(words(None, None).scopes(), [""; 0]);
         assert_eq!(words(Some("scope"), None).scopes(), ["reader", "caller", "superuser"]);
         let map = Some(BTreeMap::from([("mcp:use".to_owned(), Role::Caller)]));

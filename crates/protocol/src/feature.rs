@@ -212,6 +212,18 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The effect that the annotations in `definition` declare.
+    pub fn of(definition: &Raw) -> Self {
+        let hint = |name| definition.get("annotations")?.get_as::<bool>(name);
+        match (hint("readOnlyHint"), hint("idempotentHint")) {
+            // MCP gives the second hint no meaning beside the first, but a server that sends both means something.
+            (Some(true), Some(false)) => Self::Metered,
+            (Some(true), _) => Self::ReadOnly,
+            (_, Some(true)) => Self::Idempotent,
+            _ => Self::Unsafe,
+        }
+    }
+
     /// Whether running it again does no harm.
     pub const fn is_repeatable(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Idempotent)
@@ -247,7 +259,7 @@ impl Tool {
     /// Reads one element of `tools`; `None` when it has no name.
     pub fn from_definition(definition: Raw) -> Option<Self> {
         let name: String = definition.get_as("name")?;
-        let effect = effect_of(&definition);
+        let effect = Effect::of(&definition);
         let header_params = headers::header_params(definition.get("inputSchema").as_ref());
         let needs_task = needs_task(&definition);
         let (repaired, legacy) = (None, LegacyForm::default());
@@ -259,17 +271,6 @@ impl Tool {
     pub fn definition_as(&self, name: &str) -> Raw {
         let offered = self.repaired.as_ref().unwrap_or(&self.definition);
         if self.name == name { offered.clone() } else { offered.with("name", &Raw::of(name)) }
-    }
-}
-
-fn effect_of(definition: &Raw) -> Effect {
-    let hint = |name| definition.get("annotations")?.get_as::<bool>(name);
-    match (hint("readOnlyHint"), hint("idempotentHint")) {
-        // MCP gives the second hint no meaning beside the first, but a server that sends both means something.
-        (Some(true), Some(false)) => Effect::Metered,
-        (Some(true), _) => Effect::ReadOnly,
-        (_, Some(true)) => Effect::Idempotent,
-        _ => Effect::Unsafe,
     }
 }
 

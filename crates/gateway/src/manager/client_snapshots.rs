@@ -152,6 +152,11 @@ impl Manager {
         }
     }
 
+    /// The names of the views.
+    pub fn views(&self) -> Vec<Arc<str>> {
+        self.published.snapshot.load().views()
+    }
+
     /// What a client reaches that is bound to the view `own` and asks for `named`, a view or a server, or in another place
     /// for the view `view`. What is outside of its own view does not exist for it.
     pub fn reach(

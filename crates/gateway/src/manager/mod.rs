@@ -35,6 +35,7 @@ mod routing;
 mod server_status;
 mod snapshot;
 mod stepped_charge;
+mod tool_change;
 mod trust;
 mod unrequested;
 mod view;

@@ -7,12 +7,13 @@
 //! Not here: who has which view (`auth`, and [`super::Manager::reach`]), the snapshot for a view (`snapshot::projected`).
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use super::tool_change::ToolChange;
 use protocol::feature::{Effect, Kind};
 use settings::{FromSetting, Setting, settings};
 use upstream::config::{Tools, is_match};
@@ -35,6 +36,8 @@ settings! {
         read_only: bool;
         /// the instructions for clients of the view, instead of those of its servers
         instructions: Option<String> => "those of its servers", with read_instructions;
+        /// changes of tools of the view, by `server/tool`
+        tools: BTreeMap<String, BTreeMap<String, ToolChange>>, with read_changes;
     }
     check ViewSettings::check;
 }
@@ -58,6 +61,8 @@ pub struct View {
     allow: Option<Vec<Rule>>,
     deny: Vec<Rule>,
     read_only: bool,
+    /// The changes of tools, by the names of the server and of the tool there.
+    tools: BTreeMap<String, BTreeMap<String, ToolChange>>,
     /// Instructions in the place of those of its servers.
     pub instructions: Option<Arc<str>>,
 }
@@ -115,6 +120,11 @@ pub(super) fn offers(view: Option<&View>, tools: &Tools, target: Target<'_>) -> 
 type Key = &'static str;
 
 impl View {
+    /// What the view changes of a tool.
+    pub(super) fn change(&self, server: &str, tool: &str) -> Option<&ToolChange> {
+        self.tools.get(server)?.get(tool)
+    }
+
     /// Whether clients of the view see `server`.
     pub fn sees(&self, server: &str) -> bool {
         let is_named = |rules: &[Rule]| rules.iter().any(|rule| is_match(&rule.server, server));
@@ -133,6 +143,7 @@ impl View {
             allow,
             deny: items(deny)?,
             read_only: false,
+            tools: BTreeMap::new(),
             instructions: None,
         })
     }
@@ -231,6 +242,25 @@ fn read_items(setting: &Setting<'_>) -> Option<Vec<Rule>> {
     Some(setting.list()?.iter().filter_map(rule).collect())
 }
 
+/// Reads changes of tools by `server/tool`.
+fn read_changes(setting: &Setting<'_>) -> Option<BTreeMap<String, BTreeMap<String, ToolChange>>> {
+    let mut changes: BTreeMap<String, BTreeMap<String, ToolChange>> = BTreeMap::new();
+    for (name, entry) in setting.entries()? {
+        let change = ToolChange::from_setting(&entry);
+        let Some(Rule { server, item: Some(tool), .. }) =
+            Rule::of_item(name, 0).filter(|_| !name.contains('*'))
+        else {
+            if !entry.is_any() {
+                let hint = "such as `files/read_file`; a pattern would change many tools alike";
+                entry.key_problem("expected `server/tool`", Some(hint.into()));
+            }
+            continue;
+        };
+        changes.entry(server).or_default().extend(change.map(|change| (tool, change)));
+    }
+    Some(changes)
+}
+
 fn read_instructions(setting: &Setting<'_>) -> Option<String> {
     let text = String::from_setting(setting)?;
     if text.len() > MAX_INSTRUCTIONS {
@@ -262,10 +292,10 @@ pub(super) fn read(setting: &Setting<'_>) -> Option<Vec<Arc<View>>> {
             let hint = "1 to 64 letters, digits, `-` and `_`: it stands in URLs";
             entry.key_problem("this cannot be the name of a view", Some(hint.into()));
         }
-        let ViewSettings { servers, allow, deny, read_only, instructions } =
+        let ViewSettings { servers, allow, deny, read_only, instructions, tools } =
             ViewSettings::from_setting(entry)?;
         let instructions = instructions.map(Arc::from);
-        Some(Arc::new(View { name: (*name).into(), servers, allow, deny, read_only, instructions }))
+        Some(Arc::new(View { name: (*name).into(), servers, allow, deny, read_only, tools, instructions }))
     };
     Some(setting.entries()?.iter().filter_map(view).collect())
 }

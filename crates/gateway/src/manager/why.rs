@@ -81,8 +81,9 @@ fn names_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &s
 fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
     let (config, status) = (server.upstream.config(), server.upstream.status());
     let tool = server.offer.iter().flat_map(|offer| &offer.tools).find(|tool| tool.name == own);
-    let effect = tool.map_or(Effect::Unsafe, |tool| tool.effect);
     let view = seen.view();
+    let change = view.and_then(|view| view.change(&config.name, own));
+    let effect = tool.map_or(Effect::Unsafe, |tool| change.map_or(tool.effect, |change| change.effect(tool)));
     let target = Target { server: &config.name, kind: Kind::Tools, name: own, effect };
     let decision = decide(view.map(|view| &**view), &config.tools, target);
     let is_held = config.tools.on_change == OnChange::Block && server.trust.held(own).is_some();

@@ -30,6 +30,7 @@ use self::login_tool::LoginNames;
 use super::config::ToolNames;
 use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
+use super::tool_change::ToolChange;
 use super::trust::{Change, Trust};
 use super::view::{self, Target, View};
 use json::Raw;
@@ -213,6 +214,16 @@ impl<'a> Part<'a> {
         view::offers(self.view, self.choice, Target { server: self.server, kind, name, effect })
     }
 
+    /// What the view changes of a tool.
+    fn change(&self, tool: &Tool) -> Option<&'a ToolChange> {
+        self.view?.change(self.server, &tool.name)
+    }
+
+    /// The effect of a tool, as the operator or its server declares it.
+    fn effect(&self, tool: &Tool) -> Effect {
+        self.change(tool).map_or(tool.effect, |change| change.effect(tool))
+    }
+
     /// The items of `kind`, no tools, that clients get.
     fn items(&self, kind: Kind) -> impl Iterator<Item = &'a Item> {
         let items = match kind {
@@ -313,12 +324,15 @@ fn tool_entry(
     exposed: &str,
     (resources, budget): (&Resources, &mut LinkBudget),
 ) -> CatalogEntry {
-    let definition = resources.with_references(part.server, tool.definition_as(exposed), budget);
+    let definition = tool.definition_as(exposed);
+    let change = part.change(tool).filter(|_| !is_login);
+    let definition = change.map_or_else(|| definition.clone(), |change| change.applied(&definition));
+    let definition = resources.with_references(part.server, definition, budget);
     let older = tool.legacy.of(&definition);
     let route = Route {
         server: Arc::clone(part.server),
         subject: tool.name.as_str().into(),
-        effect: tool.effect,
+        effect: part.effect(tool),
         header_params: tool.header_params.clone().unwrap_or_default().into(),
         wraps_result: tool.legacy.wraps_output,
         // Without the capability, anything that a definition says about tasks is ignored.
@@ -333,10 +347,11 @@ fn chosen<'a>(part: &'a Part<'a>) -> impl Iterator<Item = (ItemKey, &'a Tool)> {
     let (server, choice, offer) = (part.server, part.choice, part.offer);
     let mut taken = HashSet::new();
     offer.tools.iter().filter_map(move |tool| {
-        if !part.offers(Kind::Tools, &tool.name, tool.effect) {
+        if !part.offers(Kind::Tools, &tool.name, part.effect(tool)) {
             return None;
         }
-        let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
+        let of_view = part.change(tool).and_then(ToolChange::name);
+        let name = of_view.or_else(|| choice.rename.get(&tool.name)).unwrap_or(&tool.name).clone();
         // If a name occurs twice, by the server's list or by a rename, the first one counts.
         taken.insert(name.clone()).then(|| (ItemKey { server: Arc::clone(server), name }, tool))
     })

@@ -31,6 +31,11 @@ impl Snapshot {
         self.projections.get(name).map_or_else(nothing, Arc::clone)
     }
 
+    /// The names of the views.
+    pub(in crate::manager) fn views(&self) -> Vec<Arc<str>> {
+        self.projections.keys().cloned().collect()
+    }
+
     /// Whether there is a view `name`.
     pub(in crate::manager) fn has_view(&self, name: &str) -> bool {
         self.projections.contains_key(name)
