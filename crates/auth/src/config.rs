@@ -117,7 +117,7 @@ settings! {
         /// from when on the key is refused: a date (`2027-06-30`, from its first minute on, UTC) or a time
         /// (`2027-06-30T12:00:00Z`)
         expires: Option<SystemTime>, with read_time;
-        /// the [view](views.md) that the key is bound to: its holder sees nothing else, at any URL
+        /// the [view](../views.md) that the key is bound to: its holder sees nothing else, at any URL
         view: Option<String> => "everything";
     }
     check OwnKey::check;

@@ -31,7 +31,7 @@ settings! {
         pub claim as "roles_claim": Option<String> => "`role`, else `roles`, else `scope`", with filled;
         /// words of another system and the role of each ([below](#role-words-of-another-system))
         pub map as "role_map": Option<BTreeMap<String, Role>> => "the names of the roles", with read_map;
-        /// the claim with the [view](views.md#a-view-for-each-user) of a token, also as a path. A token without it sees
+        /// the claim with the [view](../views.md#a-view-for-each-user) of a token, also as a path. A token without it sees
         /// nothing, unless it is that of a superuser
         pub view_claim: Option<String> => "every token sees everything", with filled;
         /// words of another system, such as groups, and the view of each; the first word of the token that is here counts,
