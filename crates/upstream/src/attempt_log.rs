@@ -44,7 +44,7 @@ impl AttemptLog {
         *self.lock() = Some(EndedAttempts::new());
     }
 
-    /// Has `next`, a call that is made for the same record, go on with these attempts.
+    /// Moves the attempts to `next`, a call that is made for the same record.
     pub fn hand_over(&self, next: &Self) {
         *next.lock() = self.take();
     }

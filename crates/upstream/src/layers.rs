@@ -1,5 +1,10 @@
-//! The layers that every request to a server passes, in their order: [`Admission`] with a slot of the bulkhead,
-//! [`Retry`], [`Session`], [`Attempt`] with a permit of the breaker, [`Exchange`] on a connection of the pool.
+//! The layers that every request to a server passes, in this order:
+//!
+//! 1. [`Admission`]: a slot of the bulkhead.
+//! 2. [`Retry`]: further attempts.
+//! 3. [`Session`]: a new session at a server that forgot it.
+//! 4. [`Attempt`]: a permit of the breaker.
+//! 5. [`Exchange`]: a connection of the pool.
 //!
 //! Invariants: every attempt (call, list, health check) is made here, so the breaker counts all of them. The deadline is
 //! enforced while the permit is held, so a missing answer counts against the server. It does not count if the caller left
@@ -51,20 +56,24 @@ impl Upstream {
 
     /// Makes `request` through all layers.
     pub(super) async fn run(self: &Arc<Self>, request: &Request<'_>, deadline: Deadline) -> Response {
-        let held = self.enter(request, deadline).await?;
-        Retry(self).call(request, deadline, held).await
+        let state = self.enter(request, deadline).await?;
+        Retry(self).call(request, deadline, state).await
     }
 
     /// Makes `request` once, for the supervisor, which has its own schedule of retries.
     pub(super) async fn run_once(self: &Arc<Self>, request: &Request<'_>, deadline: Instant) -> Response {
-        let mut held = self.enter(request, deadline.into()).await?;
-        Session(self).call(request, &mut held).instrument(self.span(request, 1)).await
+        let mut state = self.enter(request, deadline.into()).await?;
+        Session(self).call(request, &mut state).instrument(self.span(request, 1)).await
     }
 
-    async fn enter(self: &Arc<Self>, request: &Request<'_>, deadline: Deadline) -> Result<Held, Error> {
+    async fn enter(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        deadline: Deadline,
+    ) -> Result<RequestState, Error> {
         let (frame, slot) = Admission(self).call(request.lane, request.principal(), deadline).await?;
         let guard = InflightGuard::new(Arc::clone(self), request.lane, slot.keep(), frame.now);
-        Ok(Held { frame, guard })
+        Ok(RequestState { frame, guard })
     }
 
     fn span(&self, request: &Request<'_>, number: u32) -> tracing::Span {
@@ -73,7 +82,7 @@ impl Upstream {
 }
 
 /// The time of a request, and all that it holds.
-struct Held {
+struct RequestState {
     frame: Frame,
     guard: InflightGuard,
 }
@@ -99,28 +108,28 @@ impl<'a> Admission<'a> {
     }
 }
 
-/// Tries again where the table of `retry` allows it. A response that is still arriving takes over what the request holds.
+/// Tries again where the table of `retry` allows it. A response that is still arriving keeps what the request holds.
 struct Retry<'a>(&'a Upstream);
 
 impl Retry<'_> {
-    async fn call(&self, request: &Request<'_>, deadline: Deadline, mut held: Held) -> Response {
+    async fn call(&self, request: &Request<'_>, deadline: Deadline, mut state: RequestState) -> Response {
         let upstream = self.0;
         let mut attempts = upstream.retries.begin(request.safety);
         let mut failed = None;
         loop {
-            let started = held.frame.now;
+            let started = state.frame.now;
             let span = upstream.span(request, attempts.number());
-            let attempted = Session(upstream).call(request, &mut held).instrument(span).await;
+            let attempted = Session(upstream).call(request, &mut state).instrument(span).await;
             if let PoolRequest::Of(call) = request.connection {
                 call.attempts.record(started, attempted.as_ref().err());
             }
-            let frame = &mut held.frame;
+            let frame = &mut state.frame;
             let error = match attempted {
                 Ok(mut response) => {
                     if let ResponseBody::Streaming(stream) = &mut response.body {
                         frame.deadline.at = request.events.moved(frame.deadline);
                         let (left, moves) = (frame.left(), frame.deadline.moves);
-                        stream.follow(Box::new(held.guard), left, moves);
+                        stream.follow(Box::new(state.guard), left, moves);
                     }
                     return Ok(response);
                 }
@@ -150,16 +159,16 @@ impl Retry<'_> {
 struct Session<'a>(&'a Upstream);
 
 impl Session<'_> {
-    async fn call(&self, request: &Request<'_>, held: &mut Held) -> Response {
-        let attempted = Attempt(self.0).call(request, held).await;
+    async fn call(&self, request: &Request<'_>, state: &mut RequestState) -> Response {
+        let attempted = Attempt(self.0).call(request, state).await;
         if !matches!(attempted, Err(Error::SessionEnded(_))) {
             return attempted;
         }
         tracing::debug!(server = %self.0.config.name, "the server forgot the session; another one is opened");
         self.0.pool.evict_lost();
-        held.frame.now = now();
+        state.frame.now = now();
         // Boxed: it is large, and rarely needed.
-        let refusal = match Box::pin(Attempt(self.0).call(request, held)).await {
+        let refusal = match Box::pin(Attempt(self.0).call(request, state)).await {
             Err(Error::SessionEnded(refusal)) => refusal,
             attempted => return attempted,
         };
@@ -174,18 +183,18 @@ impl Session<'_> {
 struct Attempt<'a>(&'a Upstream);
 
 impl Attempt<'_> {
-    async fn call(&self, request: &Request<'_>, held: &mut Held) -> Response {
+    async fn call(&self, request: &Request<'_>, state: &mut RequestState) -> Response {
         let upstream = self.0;
-        let started = held.frame.now;
+        let started = state.frame.now;
         // A call that is refused here says nothing about the server.
         if let Some(rate) = upstream.rate.as_ref().filter(|_| request.is_a_call()) {
             rate.take(request.principal(), started)?;
         }
         // This precedes the permit, because a pause before connecting says nothing new about the server.
         upstream.pool.check_flapping(request.connection)?;
-        held.guard.begin(request, held.frame)?;
-        let ended = Exchange(upstream).call(request, held).await;
-        let guard = &mut held.guard;
+        state.guard.begin(request, state.frame)?;
+        let ended = Exchange(upstream).call(request, state).await;
+        let guard = &mut state.guard;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
         let result = ended.unwrap_or_else(Err).map_err(|error| upstream.secrets.redact_error(error));
         if matches!(&result, Ok(response) if response.body.as_buffered().is_none()) {
@@ -222,8 +231,8 @@ struct Exchange<'a>(&'a Upstream);
 
 impl Exchange<'_> {
     /// The outer error means that the deadline passed.
-    async fn call(&self, request: &Request<'_>, held: &mut Held) -> Result<Response, Error> {
-        let Held { frame, guard } = held;
+    async fn call(&self, request: &Request<'_>, state: &mut RequestState) -> Result<Response, Error> {
+        let RequestState { frame, guard } = state;
         let (started, events) = (frame.now, request.events);
         let connection = self.connection(request, frame).await;
         if !matches!(connection, Ok(Ok(_))) && self.0.pool.is_private_matter(request.connection) {

@@ -400,3 +400,17 @@ async fn waiting_for_a_task_blocks_no_call_and_no_task_request() {
     let answered = join_all(calls.iter().map(ask)).await;
     assert_eq!(answered.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true, true]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn failing_lists_of_one_principal_open_the_breaker_for_that_principal_only() {
+    let scene = Scene::ready(|_| {}).await;
+    scene.server.answer(|call| (call.method == method::TOOLS_LIST).then(lost));
+    let call = Call { principal: Some("key:ann".into()), ..tool_call(Effect::ReadOnly) };
+    for _ in 0..10 {
+        let discovery = scene.upstream.discovery(in_seconds(30), mpsc::channel(1).0);
+        let read = scene.upstream.read_offer(&discovery, PoolRequest::Of(&call)).await;
+        assert!(read.is_err());
+    }
+    let refuses = |principal: &str| scene.upstream.breaker.refuses_for(Some(&principal.into())).is_some();
+    assert!(refuses("key:ann") && !refuses("key:bob"));
+}

@@ -24,7 +24,7 @@ pub(super) struct Request<'a> {
     pub name: &'a str,
     /// Whether it may be repeated.
     pub safety: RetrySafety,
-    /// Whose slots it takes.
+    /// The kind of slot that it takes.
     pub lane: Lane,
     /// The connection that it needs.
     pub connection: PoolRequest<'a>,
@@ -33,7 +33,7 @@ pub(super) struct Request<'a> {
     work: Work<'a>,
 }
 
-/// What is done on the connection.
+/// The use of the connection.
 enum Work<'a> {
     Call(&'a Call),
     /// Lists are read into an offer. The response is empty, or the server's refusal to list.

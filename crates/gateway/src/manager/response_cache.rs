@@ -143,11 +143,11 @@ impl Manager {
     ) -> Result<(Raw, Version), Failure> {
         self.check_permitted(call)?;
         let CacheableCall { server, request, .. } = *call;
-        let asked = Call { terms: None, ..(*request.call).clone() };
-        request.call.attempts.hand_over(&asked.attempts);
+        let made = Call { terms: None, ..(*request.call).clone() };
+        request.call.attempts.hand_over(&made.attempts);
         // Boxed: it is large, and its callers have room for several.
-        let answered = Box::pin(server.upstream.call(&asked, call.deadline(), event_sender)).await;
-        asked.attempts.hand_over(&request.call.attempts);
+        let answered = Box::pin(server.upstream.call(&made, call.deadline(), event_sender)).await;
+        made.attempts.hand_over(&request.call.attempts);
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
         self.published.recorder.ended(request, server, reply);
         let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
