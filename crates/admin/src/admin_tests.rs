@@ -221,7 +221,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::DELETE, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),
         (Method::POST, "/api/v1/mcp/reload", "", Some(Role::Superuser)),
         (Method::GET, "/api/v1/mcp/configuration", "", Some(Role::Superuser)),
-        (Method::GET, "/api/v1/mcp/why?tool=echo", "", Some(Role::Superuser)),
+        (Method::GET, "/api/v1/mcp/why?tool=find", "", Some(Role::Superuser)),
         (Method::GET, "/", "", None),
         (Method::GET, "/health", "", None),
         (Method::GET, "/health/live", "", None),
