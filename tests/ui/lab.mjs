@@ -1,7 +1,7 @@
 // What every check needs: a gateway with its configuration file, and a browser that notes each problem.
 
 import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -56,7 +56,10 @@ export class Gateway {
     const port = await freePort();
     gateway.base = `http://127.0.0.1:${port}`;
     gateway.log = '';
-    const environment = { ...process.env, TEAM_TOKEN: 'canary-of-the-environment' };
+    // What an earlier run in this folder approved is not remembered.
+    const memory = join(folder, 'state');
+    rmSync(memory, { recursive: true, force: true });
+    const environment = { ...process.env, XDG_STATE_HOME: memory, TEAM_TOKEN: 'canary-of-the-environment' };
     gateway.process = spawn(binary, ['serve', '--config', gateway.file, '--listen', `127.0.0.1:${port}`], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [gateway.process.stdout, gateway.process.stderr]) stream.on('data', (data) => { gateway.log += data; });
     await eventually('the gateway is ready', async () => {
