@@ -5,10 +5,11 @@ import { join } from 'node:path';
 
 import { axeSource, must, open, signIn, visitor } from './lab.mjs';
 
-const VIEWS = ['servers', 'servers/issues', 'tools', 'calls', 'history', 'changes', 'logins', 'system', 'configuration'];
+const VIEWS = ['servers', 'servers/issues', 'tools', 'calls', 'history', 'changes', 'logins', 'keys', 'system', 'configuration'];
 const MOST_PICTURE = 200 * 1024;
 
-async function findings(page, where) {
+/** Fails if axe finds something serious. */
+export async function findings(page, where) {
   await page.evaluate(axeSource);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
   const bad = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');

@@ -43,7 +43,7 @@ const FILES: &[File] = files! {
     STYLE => "layout.css", "parts.css";
     "image/svg+xml" => "icon.svg";
     SCRIPT => "main.js", "api.js", "dom.js", "state.js", "chart.js", "actions.js", "diff.js", "form.js", "call.js",
-        "servers.js", "server.js", "tools.js", "calls.js", "history.js", "changes.js", "logins.js", "system.js", "configuration.js",
+        "servers.js", "server.js", "entries.js", "keys.js", "stderr.js", "tools.js", "calls.js", "history.js", "changes.js", "logins.js", "system.js", "configuration.js",
         "metrics.js", "events.js", "theme.js";
 };
 

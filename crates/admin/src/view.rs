@@ -287,6 +287,30 @@ impl From<&ServerEntry> for Server {
     }
 }
 
+impl Server {
+    /// Prints what counts of `servers` for whether a list of them is another one. Ages and links, which change with time alone,
+    /// do not. A link lasts longer than the time after which `now` makes a difference.
+    pub(super) fn steady(servers: &mut [Self], now: SystemTime) -> Vec<u8> {
+        type Moving = (Option<String>, Option<f64>, Option<String>);
+        let take = |server: &mut Self| -> Moving {
+            let error_at = server.last_error_at.take();
+            // To the second, because it is computed anew each time.
+            server.last_error_at = error_at.as_ref().map(|at| at.chars().take(19).collect());
+            (server.login_url.take(), server.remembered_age_ms.take(), error_at)
+        };
+        let moving: Vec<Moving> = servers.iter_mut().map(take).collect();
+        let mut text = Raw::of(&servers).bytes().to_vec();
+        if moving.iter().any(|(link, ..)| link.is_some()) {
+            let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            text.extend((since.as_secs() / 240).to_be_bytes());
+        }
+        for (server, (link, age, error_at)) in servers.iter_mut().zip(moving) {
+            (server.login_url, server.remembered_age_ms, server.last_error_at) = (link, age, error_at);
+        }
+        text
+    }
+}
+
 /// One circuit breaker.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CircuitBreaker)]

@@ -7,6 +7,8 @@ import { counted, fill, fillIfChanged, h, heading, number } from './dom.js';
 import { breakerBadge, inTime, mistakes, reason, sparklines, stateBadge, target } from './servers.js';
 import { historyOf, serverOf, state, watch } from './state.js';
 import { loginPart } from './logins.js';
+import { entryButtons } from './entries.js';
+import { stderrPart } from './stderr.js';
 
 /** The buttons for one server. */
 function buttons(server) {
@@ -87,8 +89,9 @@ export function show(main, name) {
   const head = h('div', {});
   const overview = h('section', { 'aria-label': 'Overview' });
   const login = h('div', {});
+  const output = h('div', {});
   const tools = h('section', { 'aria-labelledby': 'tools-title' }, h('h2', { id: 'tools-title' }, 'Tools'), h('p', { class: 'quiet' }, 'Loading…'));
-  fill(main, h('p', { class: 'crumb' }, h('a', { href: '#/servers' }, 'Servers')), head, overview, login, tools);
+  fill(main, h('p', { class: 'crumb' }, h('a', { href: '#/servers' }, 'Servers')), head, overview, login, output, tools);
   let offered = null;
   const draw = () => {
     const server = serverOf(name);
@@ -96,7 +99,7 @@ export function show(main, name) {
       if (state.servers) fill(main, heading(name, 'There is no server of this name.'), h('p', {}, h('a', { href: '#/servers' }, 'All servers')));
       return;
     }
-    fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server),
+    fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server), entryButtons(server),
       h('a', { class: 'button', href: `#/history/${encodeURIComponent(name)}`, 'data-focus': 'history' }, 'History')));
     const key = JSON.stringify([server, historyOf(name), state.breakers.get(name)]);
     fillIfChanged(overview, key, () => {
@@ -107,6 +110,7 @@ export function show(main, name) {
     const now = JSON.stringify([server.tool_count, server.state, server.changed_tools]);
     if (now !== offered && server.transport) { offered = now; listTools(tools, name); }
     tools.hidden = !server.transport;
+    fillIfChanged(output, server.transport ?? '', () => [stderrPart(server)]);
   };
   draw();
   loginPart(name).then((part) => part && fill(login, part));

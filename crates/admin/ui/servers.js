@@ -5,6 +5,7 @@ import { sparkline } from './chart.js';
 import { errorsOf, historyOf, state, watch } from './state.js';
 import { may } from './api.js';
 import { reload } from './system.js';
+import { addServer } from './entries.js';
 
 const STATES = {
   ready: ['ready', 'good'], idle: ['idle', 'good'], connecting: ['connecting', 'busy'], starting: ['starting', 'busy'],
@@ -120,7 +121,7 @@ export function show(main) {
     fillIfChanged(list, key, () => (shown.length > 0 ? shown.map(row) : h('li', { class: 'empty' }, wanted ? 'No server has this in its name.' : 'The configuration has no servers.')));
   };
   filter.addEventListener('input', draw);
-  const head = heading('Servers', null, filter, may('superuser') && reload());
+  const head = heading('Servers', null, filter, addServer(), may('superuser') && reload());
   head.firstChild.append(about);
   const columns = h('div', { class: 'columns', 'aria-hidden': 'true' }, ['Server', 'State', 'Calls per second', 'Errors', 'p50 / p99', 'Offer'].map((title) => h('span', {}, title)));
   fill(main, head, columns, list);
