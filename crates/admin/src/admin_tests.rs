@@ -275,9 +275,10 @@ async fn unchanged_servers_and_metrics_are_not_sent_again() {
         };
         let (status, tag) = ask("\"none\"").await;
         assert!(status == 200 && tag.starts_with("W/\""), "{path}: {tag}");
-        tokio::time::advance(Duration::from_hours(1)).await;
-        assert_eq!(ask(&tag).await, (304, tag.clone()), "{path}: time alone changes nothing");
+        assert_eq!(ask(&tag).await, (304, tag.clone()), "{path}");
         gateway.call(r#"{"server":"docs","tool":"ping"}"#).await;
+        // At the same instant of the paused clock, the text of the metrics would be that of before the call.
+        tokio::time::advance(Duration::from_millis(1)).await;
         let (status, now) = ask(&tag).await;
         assert_eq!((status == 200, now != tag), (is_changed_by_call, is_changed_by_call), "{path}");
     }

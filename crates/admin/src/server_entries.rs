@@ -1,7 +1,7 @@
 //! `PUT`, `PATCH` and `DELETE` of `/servers/{name}`: the entries of servers in the configuration file.
 //!
 //! Invariants: a client names a URL and texts that are sent to it, and nothing that starts a program or that is read on this
-//! machine. Its texts are literal: none of them becomes a reference. Nobody changes the file without a credential.
+//! machine. Its texts are literal: none of them becomes a reference. A change of the file needs a credential.
 //!
 //! Not here: the edit of the file (the program that loads it).
 

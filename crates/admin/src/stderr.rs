@@ -25,7 +25,7 @@ struct StderrLines {
 
 /// Standard error of a server
 ///
-/// The last lines that the process of a server wrote to standard error: of the process that was started last, also if it has
+/// The last lines that the process of a server wrote to standard error: of the last process that wrote any, also if it has
 /// ended. Values of its settings that may be secret are replaced. Needs the role *superuser*.
 #[utoipa::path(
     get, path = "/servers/{name}/stderr", tag = "servers", operation_id = "read_stderr",

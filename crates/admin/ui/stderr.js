@@ -13,7 +13,7 @@ export function stderrPart(server) {
       const { lines } = await get(ofServer(server.name, '/stderr'));
       const text = lines.length > 0 ? h('pre', { class: 'code wrap', tabindex: '0', role: 'region', 'aria-label': `Standard error of ${server.name}` }, lines.join('\n'))
         : h('p', { class: 'quiet' }, 'The program wrote nothing there yet.');
-      fill(body, h('p', { class: 'quiet small' }, `The last ${counted(lines.length, 'line')} of the process that started last, without the secrets of its settings.`), text, button('Refresh', load));
+      fill(body, h('p', { class: 'quiet small' }, `The last ${counted(lines.length, 'line')} of the last process that wrote any, without the secrets of its settings.`), text, button('Refresh', load));
       body.querySelector('pre')?.scrollTo(0, 1e9);
     } catch (error) {
       fill(body, h('p', { class: 'problem' }, told(error)));

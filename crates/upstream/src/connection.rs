@@ -104,7 +104,7 @@ pub trait Connector: Send + Sync + 'static {
         None
     }
 
-    /// The last lines on standard error of the process that was started last, without secrets, if a connection is a process.
+    /// The last lines on standard error of the last process that wrote any, without secrets, if a connection is a process.
     fn stderr(&self) -> Option<Vec<String>> {
         None
     }

@@ -87,8 +87,8 @@ struct StdioServer {
     start_limits: Option<StartLimits>,
     /// The start that is under way.
     start: watch::Sender<Option<Starting>>,
-    /// The lines of the child that was started last.
-    last_lines: ArcSwap<StderrTail>,
+    /// The lines of the child that was started last, and before it those of the last one that wrote any.
+    last_lines: ArcSwap<[StderrTail; 2]>,
     shutdown: Shutdown,
     eras: Eras,
 }
@@ -149,7 +149,9 @@ impl Connector for ToChild {
     }
 
     fn stderr(&self) -> Option<Vec<String>> {
-        Some(self.0.last_lines.load().lines(&self.0.secrets))
+        let lines = self.0.last_lines.load();
+        let written = lines.iter().find(|lines| !lines.is_empty());
+        Some(written.map(|lines| lines.lines(&self.0.secrets)).unwrap_or_default())
     }
 }
 
@@ -157,7 +159,11 @@ impl StdioServer {
     /// Connects. The error contains the end of the child's standard error, or else of its standard output.
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
         let tail = StderrTail::reporting(self.start.clone());
-        self.last_lines.store(Arc::new(tail.clone()));
+        self.last_lines.rcu(|lines| {
+            let [last, before] = &**lines;
+            let written = if last.is_empty() { before } else { last };
+            [tail.clone(), written.clone()]
+        });
         let starting = StartReport::begin(&self.start);
         let connecting = self.greet_child(events, dialect, &tail);
         let connected = match self.start_limits {

@@ -68,6 +68,11 @@ impl StderrTail {
         }
     }
 
+    /// Whether the child wrote no line to standard error yet.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.errors).is_empty()
+    }
+
     /// Returns the kept lines of standard error, without secrets.
     pub(super) fn lines(&self, secrets: &Secrets) -> Vec<String> {
         let lines = lock(&self.errors).clone();
