@@ -50,7 +50,7 @@ export class Gateway {
     const roles = ['superuser', 'caller', 'reader'].map((role) => [role, mint(binary, role)]);
     gateway.keys = Object.fromEntries(roles.map(([role, { key }]) => [role, key]));
     const entries = roles.map(([, { entry }]) => entry).join('');
-    gateway.head = `server:\n  auth_mode: api_key\n  api_keys:\n${entries}mcp_servers:\n`;
+    gateway.head = `server:\n  auth_mode: api_key\n  keys_file: keys.json\n  api_keys:\n${entries}mcp_servers:\n`;
     gateway.file = join(folder, 'mcp_servers.yaml');
     gateway.write(servers);
     const port = await freePort();
@@ -117,7 +117,7 @@ export async function visitor(chrome, gateway, problems, options = {}) {
   page.on('pageerror', (error) => problems.push(`JavaScript error: ${error.stack ?? error}`));
   page.on('console', (message) => {
     // Chromium writes a line for each answer of 400 or more. Those that are wanted are checked where they happen.
-    const isStatus = /the server responded with a status of (401|403|404|409|502|503)/.test(message.text());
+    const isStatus = /the server responded with a status of (400|401|403|404|409|502|503)/.test(message.text());
     if (message.type() === 'error' && !isStatus) problems.push(`console: ${message.text()}`);
   });
   page.on('dialog', (dialog) => { problems.push(`a dialog opened: ${dialog.message()}`); dialog.dismiss(); });
