@@ -41,6 +41,7 @@ pub(super) fn service(
             sweeper.sweep();
         }
     });
+    let authenticator = guard.authenticator();
     let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
     let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
     let is_local = config.listen.ip().is_loopback();
@@ -56,6 +57,7 @@ pub(super) fn service(
     let options = admin::Options {
         max_body,
         drain: leaving.clone(),
+        authenticator: Some(authenticator),
         logins: Some(logins),
         count_clients: Some(count_clients),
         gateway: Some(gateway),

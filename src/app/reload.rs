@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, oneshot, watch};
 
 use super::watch::WatchedFile;
 use crate::config::{self, Config, RestartSettings};
-use admin::{Configuration, Loaded, NotReloaded, Reload, Reloaded};
+use admin::{Configuration, EditEntry, Loaded, NotReloaded, Reload, Reloaded};
 use auth::{Action, Authenticator, Keys, Role};
 use downstream::config::Exposed;
 use downstream::tls::Certificates;
@@ -40,6 +40,8 @@ pub struct Renewal {
     pub requests: BoxStream<'static, ()>,
     /// The file whose changes are applied without a request.
     pub watched: Option<WatchedFile>,
+    /// Changes servers of the file on request of operators.
+    pub edit_entry: Option<EditEntry>,
 }
 
 /// Error if the new file disables authentication of a running instance.
@@ -69,12 +71,13 @@ impl ReloadTarget {
     pub(super) fn of_file(self, renewal: Option<Renewal>, tasks: &Shutdown) -> admin::Options {
         let loaded = self.loaded.subscribe();
         let configuration: Configuration = Arc::new(move || loaded.borrow().clone());
+        let edit_entry = renewal.as_ref().and_then(|renewal| renewal.edit_entry.clone());
         let reload = renewal.map(|renewal| self.follow(renewal, tasks));
-        admin::Options { reload, configuration: Some(configuration), ..admin::Options::default() }
+        admin::Options { reload, configuration: Some(configuration), edit_entry, ..admin::Options::default() }
     }
 
     /// Reloads the configuration whenever it is requested or the file changed, and returns the function that reloads it.
-    fn follow(self, Renewal { load, requests, watched }: Renewal, tasks: &Shutdown) -> Reload {
+    fn follow(self, Renewal { load, requests, watched, .. }: Renewal, tasks: &Shutdown) -> Reload {
         let events = Arc::clone(self.manager.live_events());
         let reload = self.reloading(load, tasks);
         if let Some(file) = watched {

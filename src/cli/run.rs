@@ -8,10 +8,12 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::config_file::LoadedFile;
+use super::config_file::{ConfigFile, LoadedFile};
 use super::{EXIT_USAGE, Serve, StdioArguments, environment, inherited_sockets, process_access};
 use crate::app::{self, Load, Renewal, WatchedFile};
 use crate::config::Config;
+use crate::connect::served::ServedFile;
+use admin::EditEntry;
 use downstream::config::Transport;
 use gateway::manager::Scope;
 use runtime::{telemetry, worker};
@@ -43,13 +45,26 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
             let watched = config.is_watched.then_some(file);
             // If there was no file at the start, a reload reads one that was written since.
             let file = arguments.file.clone();
+            let edit_entry = Some(editing(&file, &server));
             let load: Load = Arc::new(move || file.load());
             run(Config { server, ..config }, note, |config, Signals { stop, hangup }| {
-                app::serve_on(sockets, config, Some(Renewal { load, requests: hangup, watched }), stop)
+                app::serve_on(
+                    sockets,
+                    config,
+                    Some(Renewal { load, requests: hangup, watched, edit_entry }),
+                    stop,
+                )
             })
         }
         Err(exposed) => refuse(&exposed),
     }
+}
+
+/// Returns the function that changes servers of `file` on request. Behind a proxy, the clients are those of the proxy.
+fn editing(file: &ConfigFile, server: &downstream::Config) -> EditEntry {
+    let of_clients = ServedFile { path: file.config.clone(), environment };
+    let is_local = server.listen.ip().is_loopback() && server.public_url.is_none();
+    Arc::new(move |name, change, dry_run| of_clients.edit(name, change, is_local, dry_run))
 }
 
 /// Returns `server` with the addresses of `sockets`, if there are any. An address that others can reach counts for the

@@ -45,6 +45,21 @@ pub(super) fn without_secrets(root: &Node) -> Raw {
     Raw::of(&MaskedNode { node: root, place: Exposure::Known })
 }
 
+#[cfg(feature = "program")]
+impl super::Config {
+    /// The entry of the server `name` in the content of a file, without secrets; `None` if there is none.
+    pub(crate) fn shown_server(content: &str, name: &str) -> Option<Raw> {
+        let root = settings::document::parse(content, &settings::Problems::default()).root;
+        let member = |node: &Node, name: &str| match &node.value {
+            Value::Map(entries) => {
+                entries.iter().find(|entry| entry.key == name).map(|entry| entry.node.clone())
+            }
+            _ => None,
+        };
+        member(&member(&root, "mcp_servers")?, name).map(|entry| without_secrets(&entry))
+    }
+}
+
 /// Where a value is.
 #[derive(Clone, Copy, PartialEq)]
 enum Exposure {

@@ -21,6 +21,7 @@ mod missing_values;
 pub(crate) mod own_file;
 mod reader;
 mod registry;
+pub(crate) mod served;
 mod snippet;
 mod spelling;
 mod switches;

@@ -70,6 +70,11 @@ impl Offer {
         Self { is_typed: true, ..Self::of("the command line", servers) }
     }
 
+    /// A server with the form of the configuration file, which may name no secret of the vault.
+    pub(crate) fn own(source: &str, name: &str, entry: Members) -> Self {
+        Self { is_own: true, ..Self::of(source, vec![(name.to_owned(), Json::Object(entry))]) }
+    }
+
     /// The servers in a pasted text. `name` selects one, or names the only one. `source` is the name of the text.
     pub(crate) fn snippet(source: &str, text: &str, name: Option<&str>) -> Result<Self, Error> {
         let failed = |reason| Error::NotServers { name: source.to_owned(), reason };
@@ -194,6 +199,21 @@ pub(crate) fn remove(
     let now = unchanged(path)?;
     let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
     let after = registry::remove(&now.before, names).map_err(failed)?;
+    let before = now.before.clone();
+    let (change, others) = checked(now, &before, after, environment)?;
+    Ok(ServersChange { change, refused: Vec::new(), notes: note_on(others).into_iter().collect() })
+}
+
+/// Plans to change the entry of the server `name` in the file at `path`.
+pub(crate) fn edit(
+    path: &Path,
+    name: &str,
+    change: impl FnOnce(&Members) -> Result<Members, String>,
+    environment: &Lookup<'_>,
+) -> Result<ServersChange, Error> {
+    let now = unchanged(path)?;
+    let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
+    let after = registry::edit(&now.before, name, change).map_err(failed)?;
     let before = now.before.clone();
     let (change, others) = checked(now, &before, after, environment)?;
     Ok(ServersChange { change, refused: Vec::new(), notes: note_on(others).into_iter().collect() })

@@ -8,7 +8,7 @@
 use std::env::VarError;
 use std::path::Path;
 
-use super::document::{self, ServersPlace, Syntax, yaml};
+use super::document::{self, Edit, ServersPlace, Syntax, yaml};
 use super::inherited;
 use super::spelling::{with_passed, without_passed};
 use crate::config::Config;
@@ -126,9 +126,7 @@ pub(super) fn remove(before: &str, names: &[String]) -> Result<String, String> {
     let present = PLACE.parse(before)?;
     let entries = PLACE.entries(&present);
     if let Some(absent) = names.iter().find(|name| !entries.iter().any(|(other, _)| other == *name)) {
-        let near = nearest(absent, entries.iter().map(|(name, _)| name.as_str()));
-        let hint = near.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
-        return Err(format!("there is no server `{}`{hint}", one_line(absent)));
+        return Err(no_server(absent, &entries));
     }
     let after = document::with_unix_lines(before, |text| yaml::remove(text, SERVERS, names))?;
     let unsafe_edit = || "its layout cannot be edited safely".to_owned();
@@ -140,6 +138,30 @@ pub(super) fn remove(before: &str, names: &[String]) -> Result<String, String> {
     } else {
         Err(unsafe_edit())
     }
+}
+
+/// Returns the text `before` with the entry of the server `name` as `change` returns it. Comments in it are lost.
+pub(super) fn edit(
+    before: &str,
+    name: &str,
+    change: impl FnOnce(&Members) -> Result<Members, String>,
+) -> Result<String, String> {
+    let present = PLACE.parse(before)?;
+    let entries = PLACE.entries(&present);
+    let entry = entries.iter().find(|(other, _)| other == name).map(|(_, entry)| *entry);
+    let Some(Json::Object(members)) = entry else { return Err(no_server(name, &entries)) };
+    let entry = Json::Object(change(members)?);
+    if Json::Object(members.clone()) == entry {
+        return Ok(before.to_owned());
+    }
+    PLACE.apply(before, &Edit { name, entry: &entry, remove: &[] })
+}
+
+/// Says that the file has no server `name`.
+fn no_server(name: &str, entries: &[(String, &Json)]) -> String {
+    let near = nearest(name, entries.iter().map(|(name, _)| name.as_str()));
+    let hint = near.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+    format!("there is no server `{}`{hint}", one_line(name))
 }
 
 /// The members of a configuration file that are not servers.

@@ -46,6 +46,7 @@ fn config(transport: Transport) -> Config {
             message_bytes: 1 << 20,
             requests_per_minute: None,
         },
+        dial_policy: net::http::DialPolicy::Anywhere,
         sharing: config::Sharing::Shared,
         era: None,
         tools: config::Tools::default(),

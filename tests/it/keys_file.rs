@@ -73,6 +73,25 @@ async fn keys_are_added_and_revoked_while_the_gateway_runs() {
     has_status(&gateway, &stays, 401).await;
 }
 
+#[tokio::test]
+async fn key_is_revoked_although_the_keys_of_tokens_cannot_be_read() {
+    let set = r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": "a", "use": "sig",
+        "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let settings = "server:\n  auth_mode: any\n  keys_file: keys.json\n  jwt: {issuer: a, audience: b, algorithm: EdDSA, \
+                    jwks_file: set.json}\nmcp_servers: {}\n";
+    let gateway = Gateway::with_config(settings);
+    let path = gateway.folder().join("set.json");
+    fs::write(&path, set).expect("written");
+    let made = |name: &str| key(&gateway, &["add", name]).1.trim().to_owned();
+    let (goes, stays) = (made("goes"), made("stays"));
+    let gateway = gateway.start().await;
+    has_status(&gateway, &goes, 200).await;
+    fs::remove_file(&path).expect("removed");
+    assert_eq!(key(gateway.gateway(), &["revoke", "goes"]).0, Some(0));
+    has_status(&gateway, &goes, 401).await;
+    has_status(&gateway, &stays, 200).await;
+}
+
 #[test]
 fn configuration_without_a_file_of_keys_is_told_what_to_write() {
     let open = Gateway::with_config("mcp_servers: {}\n");

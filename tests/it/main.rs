@@ -54,6 +54,7 @@ mod offers;
 mod on_demand;
 mod one_process;
 mod open_access;
+mod operated_files;
 mod operator;
 mod orphans;
 mod peers;

@@ -178,6 +178,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
             message_bytes: 1 << 20,
             requests_per_minute: None,
         },
+        dial_policy: net::http::DialPolicy::Anywhere,
         sharing: config::Sharing::Shared,
         era: None,
         tools: config::Tools::default(),

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { must, open, signIn, visitor } from './lab.mjs';
 
 // Changes come first: when the change is shown, the page has asked again, so the other views are of after the attack.
-const VIEWS = ['changes', 'servers', 'servers/search', 'tools', 'calls', 'history', 'logins', 'system', 'configuration'];
+const VIEWS = ['changes', 'servers', 'servers/search', 'tools', 'calls', 'history', 'logins', 'keys', 'system', 'configuration'];
 
 async function no_text_of_a_server_becomes_markup({ chrome, gateway, scene, problems }) {
   const page = await visitor(chrome, gateway, problems);
@@ -73,6 +73,14 @@ async function page_of_another_origin_changes_nothing({ chrome, gateway, problem
           } catch { sent.push([path, 'blocked']); }
         }
       }
+      for (const [method, path, body] of [['PUT', '/servers/evil', '{"url": "https://evil.example/mcp"}'], ['PATCH', '/servers/issues', '{"enabled": false}'], ['DELETE', '/servers/issues', undefined],
+        ['PUT', '/keys/evil', '{"role": "superuser"}'], ['DELETE', '/keys/ops', undefined]]) {
+        for (const headers of [{}, { 'content-type': 'text/plain' }, { 'content-type': 'application/json', 'x-switchyard-csrf': 'guessed' }]) {
+          try {
+            sent.push([`${method} ${path}`, (await fetch(`${base}/api/v1/mcp${path}`, { method, credentials: 'include', headers, body })).status]);
+          } catch { sent.push([path, 'blocked']); }
+        }
+      }
       const read = await fetch(`${base}/ui/session`, { credentials: 'include' }).then((response) => response.text(), () => 'blocked');
       return { sent, read };
     }, { base: gateway.base, paths });
@@ -103,6 +111,11 @@ async function session_of_a_reader_changes_nothing({ chrome, gateway, problems }
     const sent = [];
     for (const path of paths) sent.push([path, await post(path)]);
     sent.push(['DELETE login', await post('/servers/issues/login', 'DELETE')]);
+    const changing = async (method, path, body) => sent.push([`${method} ${path}`, (await fetch(`../api/v1/mcp${path}`, { method, headers: { 'x-switchyard-csrf': csrf, 'content-type': 'application/json' }, body })).status]);
+    for (const method of ['PUT', 'PATCH', 'DELETE']) await changing(method, '/servers/issues?dry_run=true', method === 'DELETE' ? undefined : '{"url": "https://evil.example/mcp"}');
+    await changing('PUT', '/keys/evil', '{"role": "superuser"}');
+    await changing('DELETE', '/keys/reader');
+    for (const path of ['/keys', '/servers/issues/stderr']) sent.push([path, (await fetch(`../api/v1/mcp${path}`)).status]);
     sent.push(['configuration', (await fetch('../api/v1/mcp/configuration')).status]);
     return sent;
   });
@@ -112,7 +125,7 @@ async function session_of_a_reader_changes_nothing({ chrome, gateway, problems }
     await open(page, gateway, view);
     await page.waitForTimeout(150);
     const buttons = await page.locator('main button').allTextContents();
-    const actions = buttons.filter((text) => /Reload|Reset|Reconnect|Disable|Enable|Approve|Log in|^Call$/.test(text));
+    const actions = buttons.filter((text) => /Reload|Reset|Reconnect|Disable|Enable|Approve|Log in|Add|Edit|Remove|Make|Revoke|^Call$/.test(text));
     must(actions.length === 0, `a reader sees ${actions} in ${view}`);
   }
   await page.context().close();

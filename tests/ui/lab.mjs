@@ -1,7 +1,7 @@
 // What every check needs: a gateway with its configuration file, and a browser that notes each problem.
 
 import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -50,13 +50,16 @@ export class Gateway {
     const roles = ['superuser', 'caller', 'reader'].map((role) => [role, mint(binary, role)]);
     gateway.keys = Object.fromEntries(roles.map(([role, { key }]) => [role, key]));
     const entries = roles.map(([, { entry }]) => entry).join('');
-    gateway.head = `server:\n  auth_mode: api_key\n  api_keys:\n${entries}mcp_servers:\n`;
+    gateway.head = `server:\n  auth_mode: api_key\n  keys_file: keys.json\n  api_keys:\n${entries}mcp_servers:\n`;
     gateway.file = join(folder, 'mcp_servers.yaml');
     gateway.write(servers);
     const port = await freePort();
     gateway.base = `http://127.0.0.1:${port}`;
     gateway.log = '';
-    const environment = { ...process.env, TEAM_TOKEN: 'canary-of-the-environment' };
+    // What an earlier run in this folder approved is not remembered.
+    const memory = join(folder, 'state');
+    rmSync(memory, { recursive: true, force: true });
+    const environment = { ...process.env, XDG_STATE_HOME: memory, TEAM_TOKEN: 'canary-of-the-environment' };
     gateway.process = spawn(binary, ['serve', '--config', gateway.file, '--listen', `127.0.0.1:${port}`], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [gateway.process.stdout, gateway.process.stderr]) stream.on('data', (data) => { gateway.log += data; });
     await eventually('the gateway is ready', async () => {
@@ -114,7 +117,7 @@ export async function visitor(chrome, gateway, problems, options = {}) {
   page.on('pageerror', (error) => problems.push(`JavaScript error: ${error.stack ?? error}`));
   page.on('console', (message) => {
     // Chromium writes a line for each answer of 400 or more. Those that are wanted are checked where they happen.
-    const isStatus = /the server responded with a status of (401|403|404|409|502|503)/.test(message.text());
+    const isStatus = /the server responded with a status of (400|401|403|404|409|502|503)/.test(message.text());
     if (message.type() === 'error' && !isStatus) problems.push(`console: ${message.text()}`);
   });
   page.on('dialog', (dialog) => { problems.push(`a dialog opened: ${dialog.message()}`); dialog.dismiss(); });

@@ -14,6 +14,7 @@ import * as attacks from './attacks.mjs';
 import * as features from './features.mjs';
 import * as flows from './flows.mjs';
 import * as looks from './looks.mjs';
+import * as operating from './operating.mjs';
 import { browser, Failed, Gateway } from './lab.mjs';
 import { crowd, world } from './world.mjs';
 
@@ -21,7 +22,7 @@ const { values } = parseArgs({ options: { binary: { type: 'string' }, out: { typ
 const out = resolve(values.out ?? mkdtempSync(join(tmpdir(), 'ui-')));
 mkdirSync(out, { recursive: true });
 
-const CHECKS = { ...flows.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...looks.CHECKS };
+const CHECKS = { ...flows.CHECKS, ...operating.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...looks.CHECKS };
 const began = Date.now();
 const problems = [];
 const scene = await world();
@@ -43,7 +44,7 @@ try {
     const started = Date.now();
     let told;
     try {
-      told = await check({ chrome, gateway, big, scene, many, problems, out, picture: values.picture && resolve(values.picture) });
+      told = await check({ chrome, gateway, big, scene, many, problems, out, binary: resolve(values.binary), picture: values.picture && resolve(values.picture) });
       if (problems.length > 0) throw new Failed(problems.splice(0).join('\n    '));
       console.log(`ok      ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)${told ? `: ${told}` : ''}`);
     } catch (error) {

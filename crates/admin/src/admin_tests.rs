@@ -219,9 +219,22 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::POST, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),
         (Method::GET, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),
         (Method::DELETE, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),
+        (Method::GET, "/api/v1/mcp/logins", "", Some(Role::Caller)),
         (Method::POST, "/api/v1/mcp/reload", "", Some(Role::Superuser)),
         (Method::GET, "/api/v1/mcp/configuration", "", Some(Role::Superuser)),
         (Method::GET, "/api/v1/mcp/why?tool=find", "", Some(Role::Superuser)),
+        (
+            Method::PUT,
+            "/api/v1/mcp/servers/new",
+            r#"{"url":"https://a.example.org/mcp"}"#,
+            Some(Role::Superuser),
+        ),
+        (Method::PATCH, "/api/v1/mcp/servers/docs?dry_run=true", "{}", Some(Role::Superuser)),
+        (Method::DELETE, "/api/v1/mcp/servers/docs?dry_run=true", "", Some(Role::Superuser)),
+        (Method::GET, "/api/v1/mcp/servers/docs/stderr", "", Some(Role::Superuser)),
+        (Method::GET, "/api/v1/mcp/keys", "", Some(Role::Superuser)),
+        (Method::PUT, "/api/v1/mcp/keys/new", r#"{"role":"reader"}"#, Some(Role::Superuser)),
+        (Method::DELETE, "/api/v1/mcp/keys/new", "", Some(Role::Superuser)),
         (Method::GET, "/", "", None),
         (Method::GET, "/health", "", None),
         (Method::GET, "/health/live", "", None),
@@ -244,6 +257,38 @@ async fn every_route_lets_in_whom_its_row_names() {
             assert!(expected != 403 || answered.json()["hint"] == *suggested, "{}", answered.text());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unchanged_servers_and_metrics_are_not_sent_again() {
+    let gateway = three().await;
+    for (path, is_changed_by_call) in [
+        ("/api/v1/mcp/servers", true),
+        ("/metrics?name[]=switchyard_server_calls_total", true),
+        ("/metrics?name[]=switchyard_server_tools&name[]=switchyard_build_info", false),
+    ] {
+        let ask = async |tag: &str| {
+            let mut request = request(Method::GET, path, Some(Role::Reader), "");
+            request.headers_mut().insert("if-none-match", tag.parse().expect("a value"));
+            let answer = gateway.open(request).await;
+            let tag = answer.headers()["etag"].to_str().expect("text").to_owned();
+            (answer.status().as_u16(), tag)
+        };
+        let (status, tag) = ask("\"none\"").await;
+        assert!(status == 200 && tag.starts_with("W/\""), "{path}: {tag}");
+        assert_eq!(ask(&tag).await, (304, tag.clone()), "{path}");
+        gateway.call(r#"{"server":"docs","tool":"ping"}"#).await;
+        // At the same instant of the paused clock, the text of the metrics would be that of before the call.
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let (status, now) = ask(&tag).await;
+        assert_eq!((status == 200, now != tag), (is_changed_by_call, is_changed_by_call), "{path}");
+    }
+    let part = gateway.get("/metrics?name[]=switchyard_server_tools&other=1").await;
+    let samples = part.text().lines().filter(|line| !line.starts_with('#'));
+    assert!(
+        samples.clone().count() == 3
+            && samples.clone().all(|line| line.starts_with("switchyard_server_tools{"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

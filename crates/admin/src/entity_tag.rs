@@ -1,7 +1,7 @@
 //! Entity tags of answers (RFC 9110, section 8.8.3).
 //!
-//! Invariant: a tag is a digest of the body, so it stays the same after a restart. It never names a body
-//! that the client may not see. Not here: which answers have one.
+//! Invariant: a tag is a digest of the body, so it stays the same after a restart. A weak one leaves out what changes with time
+//! alone. It never names a body that the client may not see. Not here: which answers have one.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
@@ -38,16 +38,25 @@ impl Tagged {
 
     /// The text, or 304 for a client that has it.
     pub(super) fn answer(self, request: &HeaderMap) -> Response {
-        let mut response = if is_known(request, &self.tag) {
-            StatusCode::NOT_MODIFIED.into_response()
-        } else {
-            json_bytes(self.body)
-        };
-        let headers = response.headers_mut();
-        headers.insert(ETAG, self.tag);
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-        response
+        let Self { body, tag } = self;
+        answer(request, tag, || json_bytes(body))
     }
+}
+
+/// The answer that `make` makes, or 304 for a client that has the one with `tag`.
+pub(super) fn answer(request: &HeaderMap, tag: HeaderValue, make: impl FnOnce() -> Response) -> Response {
+    let mut response =
+        if is_known(request, &tag) { StatusCode::NOT_MODIFIED.into_response() } else { make() };
+    let headers = response.headers_mut();
+    headers.insert(ETAG, tag);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response
+}
+
+/// The weak tag of an answer in which `text` is all that counts.
+pub(super) fn weak(text: &[u8]) -> HeaderValue {
+    let tag = HeaderValue::from_str(&format!("W/\"{}\"", digest_of(text)));
+    tag.unwrap_or(HeaderValue::from_static("W/\"\""))
 }
 
 /// The strong tag of `body`.
@@ -64,7 +73,7 @@ pub(super) fn digest_of(text: &[u8]) -> String {
 pub(super) fn is_known(request: &HeaderMap, tag: &HeaderValue) -> bool {
     let lists = request.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
     let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);
-    tags.any(|listed| {
-        listed == "*" || listed.strip_prefix("W/").unwrap_or(listed).as_bytes() == tag.as_bytes()
-    })
+    let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+    let own = tag.to_str().map(opaque).unwrap_or_default();
+    tags.any(|listed| listed == "*" || opaque(listed) == own)
 }

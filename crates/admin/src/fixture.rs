@@ -27,6 +27,10 @@ pub(super) struct Gateway {
     pub(super) drain: Shutdown,
     router: Router,
     document: Value,
+    /// The options of the router.
+    pub(super) options: Options,
+    /// The folder of `keys_file`.
+    pub(super) folder: tempfile::TempDir,
 }
 
 impl Gateway {
@@ -48,20 +52,28 @@ impl Gateway {
         let unchanged = Reloaded { applied: Applied::default(), at_restart: Vec::new() };
         let reload: Reload = Arc::new(move || Box::pin(std::future::ready(Ok(unchanged.clone()))));
         let loaded = Loaded { settings: Raw::of(&serde_json::json!({"a": "${A}"})), at: UNIX_EPOCH };
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = auth::KeyFile { path: folder.path().join("keys.json") };
+        let keys = auth::ApiKeyList { listed: vec![key("listed")], file: Some(file) };
+        let authenticator = auth::Authenticator::new(&auth::Config::ApiKey(keys)).expect("no file yet");
         let options = Options {
             configuration: Some(Arc::new(move || loaded.clone())),
             max_body: 64 * 1024,
             drain: drain.clone(),
             reload: Some(reload),
+            edit_entry: Some(Arc::new(|_, _, _| Ok(super::EditedEntry::default()))),
+            authenticator: Some(Arc::new(authenticator)),
             logins: Some(super::logins::tests::in_memory()),
             count_clients: None,
             gateway: None,
         };
         let document = super::operations::described();
         Self {
-            router: super::router(manager.clone(), options),
+            router: super::router(manager.clone(), options.clone()),
             manager,
             drain,
+            options,
+            folder,
             document: serde_json::to_value(document).expect("JSON"),
         }
     }
@@ -252,6 +264,12 @@ impl Answered {
         assert_eq!(document["type"], format!("/docs/errors#{code}"));
         (self.status.as_u16(), code)
     }
+}
+
+/// A key of the configuration file.
+fn key(id: &str) -> auth::ApiKey {
+    let (_, hash) = auth::generate(id);
+    auth::ApiKey { id: id.to_owned(), hash: auth::KeyHash::Sha256(hash), role: Role::Caller, expires: None }
 }
 
 /// A request of a principal with `role`, or without a principal.

@@ -31,6 +31,7 @@ mod events;
 mod fixture;
 mod health;
 mod history;
+mod keys;
 mod list_query;
 mod login_urls;
 mod logins;
@@ -44,8 +45,10 @@ mod printed_lists;
 mod problem;
 mod reload;
 mod rest_call;
+mod server_entries;
 mod server_state;
 mod servers;
+mod stderr;
 mod view;
 mod why;
 
@@ -62,7 +65,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 
-use auth::{Action, Principal, Role};
+use auth::{Action, Authenticator, Principal, Role};
 use call_questions::OpenCalls;
 use gateway::Gateway;
 use gateway::login_links::LoginContext;
@@ -88,6 +91,7 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 pub use call::{Posted, direct as call};
 pub use configuration::{Configuration, Loaded};
 pub use reload::{NotReloaded, Reload, Reloaded};
+pub use server_entries::{EditEntry, EditedEntry, EntryChange, EntrySettings, NotEdited};
 
 /// Options of the router, beside the manager.
 #[derive(Clone)]
@@ -100,6 +104,10 @@ pub struct Options {
     pub reload: Option<Reload>,
     /// The configuration in effect; none if there is no such file.
     pub configuration: Option<Configuration>,
+    /// Changes servers of the configuration file; none if there is no such file.
+    pub edit_entry: Option<EditEntry>,
+    /// Has the API keys; none if the host of this router authenticates clients.
+    pub authenticator: Option<Arc<Authenticator>>,
     /// The logins to servers; none if nobody can log in here.
     pub logins: Option<LoginContext>,
     /// Counts the clients for the metrics; none if they are not counted.
@@ -118,6 +126,8 @@ impl Default for Options {
             drain: Shutdown::new(),
             reload: None,
             configuration: None,
+            edit_entry: None,
+            authenticator: None,
             logins: None,
             count_clients: None,
             gateway: None,
@@ -185,13 +195,19 @@ async fn authorise(
 ) -> Response {
     let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
     let mut operated = None;
+    let is_operation = action.is_operation() && !server_entries::is_dry_run(request.uri());
     let (payer, record) = match authorised(principal, action, id) {
-        Ok(principal) if action.is_operation() => {
-            // The only parameter of a path is a server.
-            let server = named.as_ref().ok().and_then(|named| named.iter().next());
-            match audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name)) {
-                Ok(record) => {
-                    operated = server.map(|(_, name)| name.to_owned());
+        Ok(principal) if is_operation => {
+            // The only parameter of a path is a server or a key.
+            let subject = named.as_ref().ok().and_then(|named| named.iter().next());
+            let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
+            let server = of("name");
+            match audit::operation(who(principal, id), action.as_str(), server) {
+                Ok(mut record) => {
+                    if let (Some(record), Some(key)) = (&mut record, of("key")) {
+                        record.about_key(key);
+                    }
+                    operated = server.map(str::to_owned);
                     (Arc::clone(principal.id()), record)
                 }
                 Err(full) => return Problem::from(full).into_response(),
@@ -201,7 +217,7 @@ async fn authorise(
         Err(problem) => return problem.into_response(),
     };
     let response = next.run(request).await;
-    if action.is_operation() {
+    if is_operation {
         let failure = response.extensions().get::<Problem>().map(|problem| problem.code().to_string());
         let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
         events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
@@ -209,7 +225,7 @@ async fn authorise(
             record.ended(outcome);
         }
     }
-    charged::charged(response, &payer, action.is_operation()).await
+    charged::charged(response, &payer, is_operation).await
 }
 
 /// Returns `principal` as the audit log shows it.

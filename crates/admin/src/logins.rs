@@ -16,13 +16,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::login_urls::host;
-use super::openapi::LoginProblems;
+use super::openapi::{LoginProblems, ReadProblems};
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, authorised, json, who};
 use auth::{Action, Principal};
 use gateway::login_links::LoginContext;
 use gateway::logins::{FailedLogin, LoginError, LoginState, LoginStatus, Per};
+use gateway::manager::ServerStatus;
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
@@ -123,6 +124,28 @@ impl Login {
                 .map(|FailedLogin { reason, at }| LoginFailure { reason: clipped(reason), at: date(at) }),
         }
     }
+}
+
+/// All logins of one principal.
+#[derive(Debug, Serialize, ToSchema)]
+struct LoginList {
+    /// Those at the servers that somebody logs in to, in the order of the registry.
+    logins: Vec<Login>,
+}
+
+/// All logins
+///
+/// The logins that the principal of this request uses, at all servers that have `auth: oauth`. Needs the role *caller*.
+#[utoipa::path(
+    get, path = "/logins", tag = "servers", operation_id = "list_logins",
+    responses((status = 200, description = "The logins", body = LoginList), ReadProblems)
+)]
+pub(super) async fn list(State(api): State<Api>, Extension(principal): Extension<Principal>) -> Response {
+    let servers = ServerStatus::all(&api.seen(&principal));
+    let names = servers.iter().map(|server| server.config.name.to_string());
+    let status = |name: &str| api.options.logins.as_ref()?.service.status(name, &principal);
+    let logins = names.filter_map(|name| status(&name).map(|status| Login::of(name, status))).collect();
+    json(&LoginList { logins })
 }
 
 /// Log in to a server

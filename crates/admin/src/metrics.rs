@@ -2,14 +2,16 @@
 //!
 //! Not here: the names (`telemetry::metrics`), counting, and how often the text is made (`metrics_text`).
 
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 
 use super::charged::text_for;
+use super::entity_tag::{self, IfNoneMatch};
 use super::metrics_text::Text;
-use super::openapi::ReadProblems;
+use super::openapi::QueryProblems;
 use super::problem::Problem;
 use super::{Api, CountClients};
 use gateway::manager::{Manager, NotConfigured, ServerEntry, ServerStatus};
@@ -24,19 +26,41 @@ use upstream::breaker;
 
 /// Metrics
 ///
-/// In the text format of Prometheus (`OpenMetrics` 1.0). Needs the role *reader*.
+/// In the text format of Prometheus (`OpenMetrics` 1.0). With `name[]`, only those metrics, with an entity tag. Needs the role
+/// *reader*.
 #[utoipa::path(
     get, path = "/metrics", tag = "gateway", operation_id = "metrics",
-    responses((
-        status = 200, description = "What is counted", body = String,
-        content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
-    ), ReadProblems)
+    params(
+        ("name[]" = Option<Vec<String>>, Query, description = "Only metrics of these names, as samples have them",
+            example = json!(["switchyard_sessions"])),
+        IfNoneMatch
+    ),
+    responses(
+        (
+            status = 200, description = "What is counted", body = String,
+            content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        (status = 304, description = "The metrics of `name[]` are as `If-None-Match` names them"),
+        QueryProblems
+    )
 )]
-pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    // Prometheus may send parameters of its own, which say nothing here.
+    let Query(parameters) =
+        query.map_err(|rejection| Problem::new(ErrorCode::InvalidRequest, rejection.body_text()))?;
+    let names: Vec<&str> =
+        parameters.iter().filter(|(key, _)| key == "name[]").map(|(_, name)| name.as_str()).collect();
     let Api { manager, options, metrics, .. } = api;
     let made = metrics.fetch(move || printed(&manager, options.count_clients)).await;
-    let text =
-        made.ok_or_else(|| Problem::new(ErrorCode::InternalError, "the metrics could not be printed"))?;
+    let not_printed = || Problem::new(ErrorCode::InternalError, "the metrics could not be printed");
+    let text = made.ok_or_else(not_printed)?;
+    let tag = (!names.is_empty()).then(|| entity_tag::weak(text.only(&names).as_bytes()));
+    let text = if names.is_empty() { Some(text) } else { Text::new(text.only(&names)) };
+    let text = text.ok_or_else(not_printed)?;
     let is_compressed = accepts_gzip(&headers);
     // Not to the principal: the metrics are needed most while that has no room for anything else.
     let body = if is_compressed { text.gzip } else { text.plain };
@@ -45,7 +69,10 @@ pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Resul
     if is_compressed {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    Ok(response)
+    Ok(match tag {
+        Some(tag) => entity_tag::answer(&headers, tag, || response),
+        None => response,
+    })
 }
 
 /// Whether the client takes gzip (RFC 9110 section 12.5.3).

@@ -43,6 +43,29 @@ impl Text {
         encoder.write_all(plain.as_bytes()).ok()?;
         Some(Self { plain: plain.into(), gzip: encoder.finish().ok()?.into() })
     }
+
+    /// The part about the metrics whose samples have one of `names`, with its descriptions and the end.
+    pub(super) fn only(&self, names: &[&str]) -> String {
+        let (mut part, mut described) = (String::new(), String::new());
+        for line in String::from_utf8_lossy(&self.plain).lines() {
+            if line == "# EOF" {
+                part += line;
+                part.push('\n');
+            } else if line.starts_with('#') {
+                if line.starts_with("# HELP") {
+                    described.clear();
+                }
+                described.extend([line, "\n"]);
+            } else {
+                let end = line.find(['{', ' ']).unwrap_or(line.len());
+                if names.contains(&&line[..end]) {
+                    part += &std::mem::take(&mut described);
+                    part.extend([line, "\n"]);
+                }
+            }
+        }
+        part
+    }
 }
 
 impl MetricsText {
@@ -89,6 +112,20 @@ mod tests {
         drop(tokio::time::timeout(PERIOD, metrics.fetch(make)).await);
         assert!(metrics.fetch(make).await.is_some());
         assert!(started.elapsed() <= 4 * PERIOD && MADE.load(Ordering::Relaxed) <= 4);
+    }
+
+    #[test]
+    fn part_has_the_samples_of_its_names_with_their_descriptions() {
+        let plain = "# HELP a About a.\n# TYPE a counter\na_total{x=\"1\"} 1\na_total{x=\"2\"} 2\n\
+                     # HELP b About b.\n# TYPE b gauge\nb 3\n# HELP aa About aa.\n# TYPE aa gauge\naa 4\n# EOF\n";
+        let text = Text::new(plain.to_owned()).expect("compressed");
+        let a = "# HELP a About a.\n# TYPE a counter\na_total{x=\"1\"} 1\na_total{x=\"2\"} 2\n";
+        assert_eq!(text.only(&["a_total"]), format!("{a}# EOF\n"));
+        assert_eq!(
+            text.only(&["b", "a_total"]),
+            format!("{a}# HELP b About b.\n# TYPE b gauge\nb 3\n# EOF\n")
+        );
+        assert_eq!(text.only(&["a"]), "# EOF\n");
     }
 
     #[tokio::test(start_paused = true)]

@@ -104,6 +104,12 @@ problems! {
         [InvalidRequest, ServerNotFound, ServerNotConfigured, ToolNotFound, OtherDefinition, ServerUnavailable];
     /// Problems of a request that reloads the configuration file.
     ReloadProblems, false, [NotFound, InvalidConfiguration, ServerUnavailable];
+    /// Problems of a request that changes the entry of a server.
+    EntryProblems, false, [InvalidRequest, NotFound, ServerNotFound, UnsupportedMediaType, FileNotChanged];
+    /// Problems of a request about API keys.
+    KeyProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType, FileNotChanged];
+    /// Problems of a request for standard error of a server.
+    StderrProblems, false, [InvalidRequest, NotFound, ServerNotFound, ServerNotConfigured];
     /// Problems of a request for the configuration.
     ConfigurationProblems, false, [NotFound];
     /// Problems of a request about a login.

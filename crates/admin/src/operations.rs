@@ -18,7 +18,8 @@ use utoipa_axum::routes;
 
 use super::{
     Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, configuration, event_data,
-    events, health, history, logins, metrics, offers, openapi, reload, servers, why,
+    events, health, history, keys, logins, metrics, offers, openapi, reload, server_entries, servers, stderr,
+    why,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -78,9 +79,17 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::LogIn), logins::start),
     operation!(PREFIX, Some(Action::LogIn), logins::status),
     operation!(PREFIX, Some(Action::LogOut), logins::end),
+    operation!(PREFIX, Some(Action::LogIn), logins::list),
     operation!(PREFIX, Some(Action::Reload), reload::reload),
     operation!(PREFIX, Some(Action::ReadConfiguration), configuration::show),
     operation!(PREFIX, Some(Action::ReadConfiguration), why::explain),
+    operation!(PREFIX, Some(Action::AddServer), server_entries::add),
+    operation!(PREFIX, Some(Action::EditServer), server_entries::edit),
+    operation!(PREFIX, Some(Action::RemoveServer), server_entries::remove),
+    operation!(PREFIX, Some(Action::ReadStderr), stderr::read),
+    operation!(PREFIX, Some(Action::ListKeys), keys::list),
+    operation!(PREFIX, Some(Action::MakeKey), keys::make),
+    operation!(PREFIX, Some(Action::RevokeKey), keys::revoke),
     operation!("", None, health::line),
     operation!("", None, health::summary),
     operation!("", None, health::live),

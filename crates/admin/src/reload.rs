@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::entry_problem::EntryProblem;
 use super::openapi::ReloadProblems;
 use super::problem::Problem;
-use super::{Api, json};
+use super::{Api, Options, json};
 use gateway::manager::{Applied, NotConfigured};
 use protocol::ErrorCode;
 
@@ -59,7 +59,7 @@ pub struct Reloaded {
 /// The result of a reload. Servers have the order of the configuration file.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Reloaded)]
-struct ReloadResult {
+pub(super) struct ReloadResult {
     /// Servers that are new.
     added: Vec<String>,
     /// Servers whose settings changed: they were replaced, and calls that ran may end.
@@ -109,6 +109,11 @@ impl ReloadProblem {
     responses((status = 200, description = "What changed", body = ReloadResult), ReloadProblems)
 )]
 pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
+    reloaded(&options).await.map(|result| json(&result))
+}
+
+/// Reads the configuration file again.
+pub(super) async fn reloaded(options: &Options) -> Result<ReloadResult, Problem> {
     let Some(reload) = &options.reload else {
         return Err(Problem::new(
             ErrorCode::NotFound,
@@ -120,7 +125,7 @@ pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Res
     let names = |list: &[Arc<str>]| list.iter().map(ToString::to_string).collect();
     let mistakes = || applied.mistakes();
     let is_retained = |wrong: &&NotConfigured| applied.retained.contains(&wrong.name);
-    Ok(json(&ReloadResult {
+    Ok(ReloadResult {
         added: names(&applied.added),
         changed: names(&applied.changed),
         removed: names(&applied.removed),
@@ -132,5 +137,5 @@ pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Res
             .collect(),
         problems: mistakes().flat_map(ReloadProblem::all).collect(),
         at_restart,
-    }))
+    })
 }

@@ -1,5 +1,7 @@
 //! `/servers`: the servers and their states; rebuilding the connections of one, enabling and disabling it.
 
+use std::time::SystemTime;
+
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -8,6 +10,7 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::entity_tag::{self, IfNoneMatch};
 use super::login_urls::LoginUrls;
 use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems, SwitchProblems};
 use super::problem::Problem;
@@ -26,9 +29,15 @@ struct ServerList {
 /// All servers
 ///
 /// Every server of the registry in its order, whatever its state, also one whose entry has a mistake. Needs the role *reader*.
+/// The entity tag is weak: times that only pass do not change it.
 #[utoipa::path(
-    get, path = "/servers", tag = "servers", operation_id = "list_servers",
-    responses((status = 200, description = "The servers", body = ServerList), ReadProblems)
+    get, path = "/servers", tag = "servers", operation_id = "list_servers", params(IfNoneMatch),
+    responses(
+        (status = 200, description = "The servers", body = ServerList,
+            headers(("ETag" = String, description = "Names this state of the servers"))),
+        (status = 304, description = "The servers are as `If-None-Match` names them"),
+        ReadProblems
+    )
 )]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -36,8 +45,10 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Response {
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
-    let servers = ServerEntry::all(&api.seen(&principal));
-    json(&ServerList { servers: servers.iter().map(|server| login.server(server)).collect() })
+    let entries = ServerEntry::all(&api.seen(&principal));
+    let mut servers: Vec<Server> = entries.iter().map(|server| login.server(server)).collect();
+    let tag = entity_tag::weak(&Server::steady(&mut servers, SystemTime::now()));
+    entity_tag::answer(&headers, tag, || json(&ServerList { servers }))
 }
 
 /// One server

@@ -287,6 +287,30 @@ impl From<&ServerEntry> for Server {
     }
 }
 
+impl Server {
+    /// Prints what counts of `servers` for whether a list of them is another one. Ages and links, which change with time alone,
+    /// do not. A link lasts longer than the time after which `now` makes a difference.
+    pub(super) fn steady(servers: &mut [Self], now: SystemTime) -> Vec<u8> {
+        type Moving = (Option<String>, Option<f64>, Option<String>);
+        let take = |server: &mut Self| -> Moving {
+            let error_at = server.last_error_at.take();
+            // To the second, because each list computes it again.
+            server.last_error_at = error_at.as_ref().map(|at| at.chars().take(19).collect());
+            (server.login_url.take(), server.remembered_age_ms.take(), error_at)
+        };
+        let moving: Vec<Moving> = servers.iter_mut().map(take).collect();
+        let mut text = Raw::of(&servers).bytes().to_vec();
+        if moving.iter().any(|(link, ..)| link.is_some()) {
+            let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            text.extend((since.as_secs() / 240).to_be_bytes());
+        }
+        for (server, (link, age, error_at)) in servers.iter_mut().zip(moving) {
+            (server.login_url, server.remembered_age_ms, server.last_error_at) = (link, age, error_at);
+        }
+        text
+    }
+}
+
 /// One circuit breaker.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CircuitBreaker)]
@@ -428,4 +452,30 @@ pub(super) fn in_ms(time: Duration) -> f64 {
 /// The time that was `ago`, if the calendar has it.
 fn date_before(now: SystemTime, ago: Duration) -> Option<String> {
     now.checked_sub(ago).map(date)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_alone_makes_no_other_list_until_a_link_gets_old() {
+        let server = |age: f64, link: &str, error_at: &str| Server {
+            remembered_age_ms: Some(age),
+            login_url: Some(link.to_owned()),
+            last_error_at: Some(error_at.to_owned()),
+            ..Server::default()
+        };
+        let steady = |one: Server, seconds| {
+            let mut servers = [one];
+            let text = Server::steady(&mut servers, SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+            assert!(servers[0].login_url.is_some() && servers[0].remembered_age_ms.is_some());
+            (text, servers[0].last_error_at.clone())
+        };
+        let (first, kept) = steady(server(1.0, "a", "2026-11-28T10:00:00.123Z"), 240);
+        assert_eq!(kept.as_deref(), Some("2026-11-28T10:00:00.123Z"));
+        assert_eq!(steady(server(2.0, "b", "2026-11-28T10:00:00.124Z"), 479).0, first);
+        assert_ne!(steady(server(2.0, "b", "2026-11-28T10:00:00.124Z"), 480).0, first);
+        assert_ne!(steady(server(1.0, "a", "2026-11-28T10:00:01.123Z"), 240).0, first);
+    }
 }

@@ -51,6 +51,20 @@ export async function get(path, options) {
   return (await checked(await send('GET', path, options))).json();
 }
 
+/** The last answers that have an entity tag, by their path. */
+const tagged = new Map();
+
+/** Asks for `path`, and gets nothing again that is as it was. Returns the value that `read` makes of the answer, and whether it is new. */
+export async function getIfChanged(path, read = (response) => response.json(), options = {}) {
+  const before = tagged.get(path);
+  const response = await send('GET', path, { ...options, extra: before && { 'If-None-Match': before.tag } });
+  if (response.status === 304 && before) return [before.value, false];
+  const value = await read(await checked(response));
+  const tag = response.headers.get('etag');
+  if (tag) tagged.set(path, { tag, value });
+  return [value, true];
+}
+
 /** A page of the history: the calls that `query` finds, from `cursor` of the page before on. */
 export function pastCalls(query, cursor) {
   return get(`/history?${new URLSearchParams({ ...query, ...(cursor && { cursor }) })}`);
@@ -64,9 +78,11 @@ export async function remove(path) {
   return (await checked(await send('DELETE', path))).json();
 }
 
-/** The metrics as text. */
-export async function metricsText() {
-  return (await checked(await send('GET', '../metrics', { accept: '*/*' }))).text();
+/** The metrics of these names as text. */
+export async function metricsText(names) {
+  const query = new URLSearchParams(names.map((name) => ['name[]', `switchyard_${name}`]));
+  const [text] = await getIfChanged(`../metrics?${query}`, (response) => response.text(), { accept: '*/*' });
+  return text;
 }
 
 /** Path of a server. */

@@ -74,9 +74,10 @@ function rows(all) {
   return shown;
 }
 
-/** Shows the difference of two values. */
+/** Shows the difference of two values; null is none. */
 export function difference(before, after, label) {
-  return h('pre', { class: 'code diff', tabindex: '0', role: 'region', 'aria-label': label }, rows(steps(lines(before), lines(after))));
+  const [old, now] = [before, after].map((value) => (value === null ? [] : lines(value)));
+  return h('pre', { class: 'code diff', tabindex: '0', role: 'region', 'aria-label': label }, rows(steps(old, now)));
 }
 
 /** Shows a value, with the lines of its `members` marked. */

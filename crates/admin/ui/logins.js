@@ -72,8 +72,7 @@ export function show(main) {
   const load = async () => {
     if (!may('caller')) { fill(list, h('p', { class: 'empty' }, 'Your role may not log in to servers.')); return; }
     try {
-      const servers = (state.servers ?? []).filter((server) => ['http', 'sse'].includes(server.transport));
-      const logins = (await Promise.all(servers.map((server) => loginOf(server.name)))).filter(Boolean);
+      const { logins } = await get('/logins');
       if (!isOver) fill(list, logins.length > 0 ? logins.map((login) => card(login, load)) : h('p', { class: 'empty' }, 'No server needs a login.'));
     } catch (error) {
       fill(list, h('p', { class: 'problem' }, told(error)));

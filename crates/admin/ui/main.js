@@ -13,13 +13,14 @@ import * as calls from './calls.js';
 import * as history from './history.js';
 import * as changes from './changes.js';
 import * as logins from './logins.js';
+import * as keys from './keys.js';
 import * as system from './system.js';
 import * as configuration from './configuration.js';
 
 const VIEWS = [
   ['servers', 'Servers', 's', servers], ['tools', 'Tools', 't', tools], ['calls', 'Live calls', 'l', calls],
   ['history', 'History', 'h', history],
-  ['changes', 'Changed tools', 'c', changes], ['logins', 'Logins', 'o', logins], ['system', 'System', 'y', system],
+  ['changes', 'Changed tools', 'c', changes], ['logins', 'Logins', 'o', logins], ['keys', 'Keys', 'k', keys], ['system', 'System', 'y', system],
   ['configuration', 'Configuration', 'f', configuration],
 ];
 const main = document.getElementById('content');

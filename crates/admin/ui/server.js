@@ -9,6 +9,8 @@ import { offersOf } from './offers.js';
 import { breakerBadge, inTime, mistakes, perSecond, reason, stateBadge, target } from './servers.js';
 import { historyOf, serverOf, state, watch } from './state.js';
 import { loginPart } from './logins.js';
+import { entryButtons } from './entries.js';
+import { stderrPart } from './stderr.js';
 
 /** The buttons for one server. */
 function buttons(server) {
@@ -78,22 +80,24 @@ export function show(main, name) {
   const problems = h('div', {});
   const overview = h('section', { 'aria-label': 'Overview' });
   const login = h('div', {});
+  const output = h('div', {});
   const drawn = charts();
   const offers = offersOf(name);
-  fill(main, h('p', { class: 'crumb' }, h('a', { href: '#/servers' }, 'Servers')), head, problems, drawn.element, overview, login, offers.element);
+  fill(main, h('p', { class: 'crumb' }, h('a', { href: '#/servers' }, 'Servers')), head, problems, drawn.element, overview, login, output, offers.element);
   const draw = () => {
     const server = serverOf(name);
     if (!server) {
       if (state.servers) fill(main, heading(name, 'There is no server of this name.'), h('p', {}, h('a', { href: '#/servers' }, 'All servers')));
       return;
     }
-    fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server),
+    fillIfChanged(head, JSON.stringify([server.description, server.enabled, server.transport]), () => heading(name, server.description, buttons(server), entryButtons(server),
       h('a', { class: 'button', href: `#/history/${encodeURIComponent(name)}`, 'data-focus': 'history' }, 'History')));
     fillIfChanged(problems, JSON.stringify(server), () => notes(server));
     fillIfChanged(overview, JSON.stringify([server, state.breakers.get(name)]), () => facts(server));
     drawn.element.hidden = !server.transport;
     drawn.update(historyOf(name));
     offers.update(server);
+    fillIfChanged(output, server.transport ?? '', () => [stderrPart(server)]);
   };
   draw();
   loginPart(name).then((part) => part && fill(login, part));

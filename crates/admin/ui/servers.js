@@ -6,6 +6,7 @@ import { blockedTools, byProblem, hasProblem, summary } from './health.js';
 import { errorsOf, historyOf, state, watch } from './state.js';
 import { may } from './api.js';
 import { reload } from './system.js';
+import { addServer } from './entries.js';
 
 const STATES = {
   ready: ['ready', 'good'], idle: ['idle', 'good'], connecting: ['connecting', 'busy'], starting: ['starting', 'busy'],
@@ -148,7 +149,7 @@ export function show(main) {
     fillIfChanged(list, key, () => (shown.length > 0 ? shown.map(row) : h('li', { class: 'empty' }, none())));
   };
   filter.addEventListener('input', draw);
-  const head = heading('Servers', null, filter, may('superuser') && reload());
+  const head = heading('Servers', null, filter, addServer(), may('superuser') && reload());
   head.firstChild.append(about);
   const quantile = (kind) => h('span', { class: 'key' }, h('span', { class: `swatch ${kind}` }), kind);
   const columns = h('div', { class: 'columns', 'aria-hidden': 'true' }, ['Server', 'State', 'Calls, last 15 min', 'Errors', [quantile('p50'), ' / ', quantile('p99'), ', last 15 min'], 'Offer'].map((title) => h('span', {}, title)));

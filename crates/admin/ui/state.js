@@ -1,9 +1,10 @@
-// What the gateway said last, and the rates and durations of the last 15 minutes. Asked again every two seconds while the
-// page is visible. The time before the page was opened comes from the history of calls, if the visitor may see all of it.
+// What the gateway said last, and the rates and durations of the last 15 minutes. Asked again while the page is visible: every
+// two seconds while something happens, and less often the longer nothing does. What did not change is not sent again. The time before the page was opened comes from the history of calls, if the visitor may see all of it.
 
-import { get, may, pastCalls } from './api.js';
+import { get, getIfChanged, may, pastCalls } from './api.js';
 
 const EVERY_MS = 2000;
+const SELDOM_MS = 8000;
 /** Time of one point of the charts, and how many there are. */
 const STEP_MS = 15000;
 const KEPT = 60;
@@ -21,6 +22,7 @@ const history = new Map();
 const watchers = new Set();
 let last = null;
 let timer;
+let pause = EVERY_MS;
 let isRunning = false;
 let hasBegun = false;
 
@@ -107,18 +109,26 @@ async function begin() {
   for (const watcher of [...watchers]) watcher();
 }
 
+/** Options of a request that ends if the gateway falls silent. */
+const limited = () => ({ signal: AbortSignal.timeout(LIMIT_MS) });
+
 /** Asks the gateway now. */
 export async function refresh() {
   if (isRunning) return;
   isRunning = true;
   try {
-    const [servers, breakers] = await Promise.all(['/servers', '/circuit-breakers'].map((path) => get(path, { signal: AbortSignal.timeout(LIMIT_MS) })));
-    note(servers.servers);
-    state.servers = servers.servers;
-    state.breakers = new Map(breakers.circuit_breakers.map((breaker) => [breaker.server, breaker]));
+    const [{ servers }, isNew] = await getIfChanged('/servers', undefined, limited());
+    const isOpen = servers.some((server) => server.transport && server.breaker !== 'closed');
+    // A breaker that is closed has nothing more to say.
+    const breakers = isOpen ? (await get('/circuit-breakers', limited())).circuit_breakers : [];
+    pause = isNew || isOpen ? EVERY_MS : Math.min(SELDOM_MS, pause * 1.5);
+    note(servers);
+    state.servers = servers;
+    state.breakers = new Map(breakers.map((breaker) => [breaker.server, breaker]));
     state.failure = null;
     state.at = Date.now();
   } catch (error) {
+    pause = EVERY_MS;
     state.failure = error;
   } finally {
     isRunning = false;
@@ -130,7 +140,7 @@ function tick() {
   clearTimeout(timer);
   if (document.visibilityState !== 'visible') return;
   refresh().finally(() => {
-    timer = setTimeout(tick, EVERY_MS);
+    timer = setTimeout(tick, pause);
     if (state.servers && !hasBegun) { hasBegun = true; begin(); }
   });
 }

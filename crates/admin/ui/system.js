@@ -58,6 +58,9 @@ function limits(metrics) {
     h('details', { 'data-details': 'never' }, h('summary', { 'data-focus': 'never' }, `${number(never.length)} limits that were not reached`), h('ul', { class: 'never' }, never.map((name) => h('li', {}, h('code', {}, name))))));
 }
 
+/** The metrics of this view. */
+const names = ['clients', 'sessions', 'client_sockets', 'replay_bytes', 'memory_used_bytes', 'memory_budget_bytes', 'memory_refusals_total', 'cache_available', 'cache_hits_total', 'cache_misses_total', 'limit_hits_total'];
+
 /** Shows the view. */
 export function show(main) {
   const body = h('div', { class: 'sections' }, h('p', { class: 'quiet' }, 'Loading…'));
@@ -67,11 +70,10 @@ export function show(main) {
   fill(main, head, body);
   // Only this view needs the metrics, and a gateway that is away is told of by all of them.
   const draw = async () => {
-    const text = await metricsText().catch(() => null);
+    const text = await metricsText([...names, 'build_info_info', 'build_info']).catch(() => null);
     if (text === null || !body.isConnected) return;
     const metrics = parse(text);
     fill(version, `Switchyard ${every(metrics, 'build_info_info').concat(every(metrics, 'build_info'))[0]?.labels.version ?? ''}`);
-    const names = ['clients', 'sessions', 'client_sockets', 'replay_bytes', 'memory_used_bytes', 'memory_refusals_total', 'cache_hits_total', 'cache_misses_total', 'limit_hits_total'];
     const key = JSON.stringify(names.map((name) => every(metrics, name)));
     fillIfChanged(body, key, () => [clients(metrics), memory(metrics), cache(metrics), limits(metrics)]);
   };

@@ -66,15 +66,33 @@ impl ApiKeyList {
         matches!(mode, ModeName::ApiKey | ModeName::Any).then_some(keys)
     }
 
-    /// All keys. Reads the file, and blocks.
+    /// All keys, each without a mistake. Reads the file, and blocks.
     pub fn all(&self) -> Result<Vec<ApiKey>, Error> {
-        let Some(file) = &self.file else { return Ok(self.listed.clone()) };
-        let further = file.keys()?;
-        if let Some(twice) = further.iter().find(|key| self.listed.iter().any(|other| other.id == key.id)) {
-            let reason = format!("the key `{}` stands under `api_keys` too", twice.id);
-            return Err(Error::KeyFile { path: file.path.display().to_string(), reason });
+        let (keys, mistakes) = self.usable()?;
+        match (mistakes.into_iter().next(), &self.file) {
+            (Some(reason), Some(file)) => Err(file.failed(reason)),
+            _ => Ok(keys),
         }
-        Ok(self.listed.iter().cloned().chain(further).collect())
+    }
+
+    /// The keys without a mistake, and what is wrong with the others. Reads the file, and blocks.
+    pub(super) fn usable(&self) -> Result<(Vec<ApiKey>, Vec<String>), Error> {
+        let mut keys = self.listed.clone();
+        let Some(file) = &self.file else { return Ok((keys, Vec::new())) };
+        let mut mistakes = Vec::new();
+        for stored in file.list()? {
+            match stored.read() {
+                Err(reason) => mistakes.push(reason),
+                Ok(key) => match keys.iter().position(|other| other.id == key.id) {
+                    Some(at) if at < self.listed.len() => {
+                        mistakes.push(format!("the key `{}` stands under `api_keys` too", key.id));
+                    }
+                    Some(_) => mistakes.push(format!("`{}` stands twice", key.id)),
+                    None => keys.push(key),
+                },
+            }
+        }
+        Ok((keys, mistakes))
     }
 }
 
@@ -171,10 +189,10 @@ impl Config {
         })
     }
 
-    /// The file of API keys, if there is one.
-    pub const fn key_file(&self) -> Option<&KeyFile> {
+    /// The API keys, if any is accepted.
+    pub(super) const fn api_keys(&self) -> Option<&ApiKeyList> {
         match self {
-            Self::ApiKey(keys) | Self::Any(keys, _) => keys.file.as_ref(),
+            Self::ApiKey(keys) | Self::Any(keys, _) => Some(keys),
             Self::None | Self::Jwt(_) | Self::Certificate => None,
         }
     }

@@ -59,7 +59,7 @@ pub struct StoredKey {
 }
 
 impl StoredKey {
-    fn read(&self) -> Result<ApiKey, String> {
+    pub(super) fn read(&self) -> Result<ApiKey, String> {
         let Self { id, hash, role, expires, view, .. } = self;
         if !api_key::is_id(id) {
             return Err("the `id` of a key is not lower-case letters, digits and `-`".to_owned());
@@ -77,19 +77,6 @@ impl StoredKey {
 }
 
 impl KeyFile {
-    /// The keys of the file, for an authenticator.
-    pub(super) fn keys(&self) -> Result<Vec<ApiKey>, Error> {
-        let mut keys: Vec<ApiKey> = Vec::new();
-        for stored in self.list()? {
-            let key = stored.read().map_err(|reason| self.failed(reason))?;
-            if keys.iter().any(|other| other.id == key.id) {
-                return Err(self.failed(format!("`{}` stands twice", key.id)));
-            }
-            keys.push(key);
-        }
-        Ok(keys)
-    }
-
     /// The keys of the file as it has them.
     pub fn list(&self) -> Result<Vec<StoredKey>, Error> {
         let mode = match self.path.metadata() {
@@ -115,11 +102,16 @@ impl KeyFile {
         expires: Option<&str>,
         view: Option<&str>,
     ) -> Result<SecretString, Error> {
+        if view.is_some() && role == Role::Superuser {
+            return Err(
+                self.failed("a key with a view operates nothing: choose the role caller or reader".into())
+            );
+        }
         let (key, hash) = api_key::generate(id);
         self.change(|keys| {
             if keys.iter().any(|other| other.id == id) {
                 let hint = format!("`switchyard key revoke {id}` ends it, or choose another name");
-                return Err(format!("there is a key `{id}` already: {hint}"));
+                return Err(self.failed(format!("there is a key `{id}` already: {hint}")));
             }
             keys.push(StoredKey {
                 id: id.to_owned(),
@@ -139,25 +131,29 @@ impl KeyFile {
         self.change(|keys| {
             let before = keys.len();
             keys.retain(|key| key.id != id);
-            if keys.len() < before { Ok(()) } else { Err(format!("there is no key `{id}`")) }
+            if keys.len() < before { Ok(()) } else { Err(Error::NoSuchKey(id.to_owned())) }
         })
     }
 
     /// Changes the keys while no other process does.
-    fn change(&self, change: impl FnOnce(&mut Vec<StoredKey>) -> Result<(), String>) -> Result<(), Error> {
+    fn change(&self, change: impl FnOnce(&mut Vec<StoredKey>) -> Result<(), Error>) -> Result<(), Error> {
         let unwritable = |error| self.failed(format!("it cannot be written: {error}"));
         // A link stays, and the file that it leads to is replaced.
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         let lock = private_file::open_lock(&path).map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
         let mut content = StoredKeys { keys: self.list()? };
-        change(&mut content.keys).map_err(|reason| self.failed(reason))?;
+        change(&mut content.keys)?;
         let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
         text.push(b'\n');
+        if text.len() as u64 > MAX_BYTES {
+            return Err(self
+                .failed(format!("it would have more than {MAX_BYTES} bytes: revoke keys that nobody uses")));
+        }
         private_file::replace(&path, &text).map_err(unwritable)
     }
 
-    fn failed(&self, reason: String) -> Error {
+    pub(super) fn failed(&self, reason: String) -> Error {
         Error::KeyFile { path: self.path.display().to_string(), reason }
     }
 }
@@ -180,21 +176,25 @@ mod tests {
         (folder, file)
     }
 
+    fn all_of(file: &KeyFile) -> Result<Vec<ApiKey>, Error> {
+        crate::ApiKeyList { listed: Vec::new(), file: Some(file.clone()) }.all()
+    }
+
     #[test]
     fn keys_are_stored_as_hashes_for_their_owner_only() {
         let (_folder, file) = file();
-        assert!(file.keys().expect("no file").is_empty());
+        assert!(all_of(&file).expect("no file").is_empty());
         let key = file.add("laptop", Role::Caller, Some("2027-06-30"), None).expect("added");
         let text = fs::read_to_string(&file.path).expect("written");
         assert!(!text.contains(secrecy::ExposeSecret::expose_secret(&key)), "{text}");
         assert_eq!(file.path.metadata().expect("there").permissions().mode() & 0o777, 0o600);
-        let keys = file.keys().expect("valid");
+        let keys = all_of(&file).expect("valid");
         assert_eq!((keys[0].id.as_str(), keys[0].role), ("laptop", Role::Caller));
         assert!(keys[0].expires.is_some());
         let twice = file.add("laptop", Role::Reader, None, None).expect_err("taken").to_string();
         assert!(twice.contains("there is a key `laptop` already"), "{twice}");
         file.revoke("laptop").expect("revoked");
-        assert!(file.keys().expect("valid").is_empty());
+        assert!(all_of(&file).expect("valid").is_empty());
         assert!(file.revoke("laptop").expect_err("gone").to_string().contains("there is no key `laptop`"));
     }
 
@@ -211,7 +211,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(file.keys().expect("valid").len(), 32);
+        assert_eq!(all_of(&file).expect("valid").len(), 32);
     }
 
     #[test]
@@ -231,12 +231,12 @@ mod tests {
             ),
         ] {
             fs::write(&file.path, text).expect("written");
-            let error = file.keys().expect_err(reason).to_string();
+            let error = all_of(&file).expect_err(reason).to_string();
             assert!(error.contains(reason) && error.contains("keys.json"), "{error}");
         }
         fs::write(&file.path, "{\"keys\": []}").expect("written");
         fs::set_permissions(&file.path, PermissionsExt::from_mode(0o622)).expect("allowed");
-        let error = file.keys().expect_err("writable").to_string();
+        let error = all_of(&file).expect_err("writable").to_string();
         assert!(error.contains("`chmod 600"), "{error}");
     }
 }

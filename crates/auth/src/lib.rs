@@ -160,6 +160,9 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// The file of API keys has no key of this name.
+    #[error("there is no key `{0}`")]
+    NoSuchKey(String),
     /// A key is not valid for its algorithm. The text contains no part of the key.
     #[error("{0}")]
     Key(&'static str),
@@ -172,7 +175,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Authenticator {
     mode: ArcSwap<Verification>,
-    /// The configuration of these keys, if it names a file of keys.
+    /// The API keys of the configuration, if any is accepted.
     followed: ArcSwapOption<FollowedKeys>,
     /// Held while keys are replaced, by a reload or after a fetch.
     replacing: Mutex<()>,
@@ -193,8 +196,8 @@ pub struct Keys {
 enum Verification {
     None(Principal),
     ApiKey(api_keys::ApiKeys),
-    Jwt(Box<jwt::Verifier>),
-    Any(api_keys::ApiKeys, Box<jwt::Verifier>),
+    Jwt(Arc<jwt::Verifier>),
+    Any(api_keys::ApiKeys, Arc<jwt::Verifier>),
 }
 
 impl Keys {
@@ -206,9 +209,9 @@ impl Keys {
             Config::ApiKey(keys) => Verification::ApiKey(api_keys::ApiKeys::new(&keys.all()?)),
             // Without keys, no credential in headers is valid.
             Config::Certificate => Verification::ApiKey(api_keys::ApiKeys::new(&[])),
-            Config::Jwt(jwt) => Verification::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
+            Config::Jwt(jwt) => Verification::Jwt(Arc::new(jwt::Verifier::new(jwt)?)),
             Config::Any(keys, jwt) => {
-                Verification::Any(api_keys::ApiKeys::new(&keys.all()?), Box::new(jwt::Verifier::new(jwt)?))
+                Verification::Any(api_keys::ApiKeys::new(&keys.all()?), Arc::new(jwt::Verifier::new(jwt)?))
             }
         };
         Ok(Self { mode, followed })
@@ -265,9 +268,11 @@ impl Verification {
             Some(before) => keys.after(before, SystemTime::now()),
             None => keys,
         };
-        let tokens_after = |verifier: Box<jwt::Verifier>| match before.tokens() {
-            Some(before) => Box::new(verifier.after(before)),
-            None => verifier,
+        // A verifier that `before` has too stays as it is.
+        let tokens_after = |verifier: Arc<jwt::Verifier>| match (Arc::try_unwrap(verifier), before.tokens()) {
+            (Ok(new), Some(before)) => Arc::new(new.after(before)),
+            (Ok(new), None) => Arc::new(new),
+            (Err(shared), _) => shared,
         };
         match (self, before) {
             (Self::None(_), Self::None(everybody)) => Self::None(everybody.clone()),
@@ -311,16 +316,16 @@ impl Authenticator {
 
     /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
     /// them, or has another role there, is notified ([`Principal::revoked`]).
-    pub fn renew(&self, keys: Keys) {
+    pub fn renew(&self, Keys { mode, followed }: Keys) {
         let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.replace(keys);
+        self.replace(mode, followed);
     }
 
     /// Replaces the keys like [`Authenticator::renew`], whose lock is held.
-    fn replace(&self, keys: Keys) {
+    fn replace(&self, mode: Verification, followed: Option<FollowedKeys>) {
         let before = self.mode.load_full();
-        let next = Arc::new(keys.mode.after(&before));
-        self.followed.store(keys.followed.map(Arc::new));
+        let next = Arc::new(mode.after(&before));
+        self.followed.store(followed.map(Arc::new));
         // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
         self.mode.store(Arc::clone(&next));
         before.revoke_others_than(&next);

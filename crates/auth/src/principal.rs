@@ -52,6 +52,20 @@ pub enum Action {
     ReadConfiguration,
     /// Read the metrics, which are about all servers and clients.
     ReadMetrics,
+    /// Add a server to the configuration file.
+    AddServer,
+    /// Change a server in the configuration file.
+    EditServer,
+    /// Remove a server from the configuration file.
+    RemoveServer,
+    /// Read what the process of a server writes to standard error.
+    ReadStderr,
+    /// List API keys, without the keys themselves.
+    ListKeys,
+    /// Make an API key.
+    MakeKey,
+    /// Revoke an API key.
+    RevokeKey,
     /// Log in to a server (OAuth) for oneself, and see that login.
     LogIn,
     /// Log in to a server for all who use it.
@@ -78,6 +92,13 @@ impl Action {
             Self::Reload => "reload",
             Self::ReadConfiguration => "read_configuration",
             Self::ReadMetrics => "read_metrics",
+            Self::AddServer => "add_server",
+            Self::EditServer => "edit_server",
+            Self::RemoveServer => "remove_server",
+            Self::ReadStderr => "read_stderr",
+            Self::ListKeys => "list_keys",
+            Self::MakeKey => "make_key",
+            Self::RevokeKey => "revoke_key",
             Self::LogIn => "log_in",
             Self::LogInForAll => "log_in_for_all",
             Self::LogOut => "log_out",
@@ -95,6 +116,11 @@ impl Action {
             | Self::Forget
             | Self::ApproveTools
             | Self::Reload
+            | Self::AddServer
+            | Self::EditServer
+            | Self::RemoveServer
+            | Self::MakeKey
+            | Self::RevokeKey
             | Self::LogInForAll
             | Self::LogOutForAll => true,
             Self::List
@@ -102,6 +128,8 @@ impl Action {
             | Self::Call
             | Self::ReadConfiguration
             | Self::ReadMetrics
+            | Self::ReadStderr
+            | Self::ListKeys
             | Self::LogIn
             | Self::LogOut => false,
         }
@@ -129,6 +157,13 @@ impl Role {
                 | Action::ApproveTools
                 | Action::Reload
                 | Action::ReadConfiguration
+                | Action::AddServer
+                | Action::EditServer
+                | Action::RemoveServer
+                | Action::ReadStderr
+                | Action::ListKeys
+                | Action::MakeKey
+                | Action::RevokeKey
                 | Action::LogInForAll
                 | Action::LogOutForAll,
             ) => false,

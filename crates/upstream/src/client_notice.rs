@@ -14,14 +14,15 @@ use super::bulkhead::Lane;
 use super::connection::{Call, EventSender};
 use super::dialect::PoolRequest;
 use super::error::Error;
-use super::layers::Admission;
+use super::layers::AdmissionLayer;
 use protocol::Notification;
 
 impl Upstream {
     /// Sends `notification` on the connection that a call like `call` uses. Only legacy servers receive it.
     pub async fn notify(&self, call: &Call, notification: &Notification) -> Result<(), Error> {
         let (who, deadline) = (call.principal.as_ref(), Instant::now() + self.config.timeout);
-        let (mut frame, _slot) = Admission(self).call(Lane::of(&call.method), who, deadline.into()).await?;
+        let (mut frame, _slot) =
+            AdmissionLayer(self).call(Lane::of(&call.method), who, deadline.into()).await?;
         if let Some(rate) = &self.rate {
             rate.take(who, frame.now)?;
         }

@@ -32,7 +32,7 @@ use super::HEALTH_LIMIT;
 use super::credential::TokenSource;
 use super::liveness::SilenceLimits;
 use super::state_signs::StateSign;
-use net::http::Network;
+use net::http::{DialPolicy, Network};
 use protocol::Era;
 use settings::{Fingerprint, settings, words};
 
@@ -74,6 +74,8 @@ pub struct Config {
     pub limits: Limits,
     /// The proxies and the files for TLS.
     pub network: Network,
+    /// The addresses that it may have.
+    pub dial_policy: DialPolicy,
     /// Which clients share a connection to it.
     pub sharing: Sharing,
     /// The protocol era to use; `None` means that Switchyard detects it.

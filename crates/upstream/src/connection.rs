@@ -104,6 +104,11 @@ pub trait Connector: Send + Sync + 'static {
         None
     }
 
+    /// The last lines on standard error of the last process that wrote any, without secrets, if a connection is a process.
+    fn stderr(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// The offer of the server, where it is known before the server was reached.
     fn declared(&self) -> Option<Offer> {
         None

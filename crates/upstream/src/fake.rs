@@ -378,6 +378,7 @@ pub fn config(name: &str) -> Config {
             message_bytes: 1024 * 1024,
             requests_per_minute: None,
         },
+        dial_policy: net::http::DialPolicy::Anywhere,
         sharing: config::Sharing::Shared,
         era: None,
         tools: config::Tools::default(),

@@ -1,10 +1,10 @@
 //! The layers that every request to a server passes, in this order:
 //!
-//! 1. [`Admission`]: a slot of the bulkhead.
-//! 2. [`Retry`]: further attempts.
-//! 3. [`Session`]: a new session at a server that forgot it.
-//! 4. [`Attempt`]: a permit of the breaker.
-//! 5. [`Exchange`]: a connection of the pool.
+//! 1. [`AdmissionLayer`]: a slot of the bulkhead.
+//! 2. [`RetryLayer`]: further attempts.
+//! 3. [`SessionLayer`]: a new session at a server that forgot it.
+//! 4. [`AttemptLayer`]: a permit of the breaker.
+//! 5. [`ConnectionLayer`]: a connection of the pool.
 //!
 //! Invariants: every attempt (call, list, health check) is made here, so the breaker counts all of them. The deadline is
 //! enforced while the permit is held, so a missing answer counts against the server. It does not count if the caller left
@@ -57,13 +57,13 @@ impl Upstream {
     /// Makes `request` through all layers.
     pub(super) async fn run(self: &Arc<Self>, request: &Request<'_>, deadline: Deadline) -> Response {
         let state = self.enter(request, deadline).await?;
-        Retry(self).call(request, deadline, state).await
+        RetryLayer(self).call(request, deadline, state).await
     }
 
     /// Makes `request` once, for the supervisor, which has its own schedule of retries.
     pub(super) async fn run_once(self: &Arc<Self>, request: &Request<'_>, deadline: Instant) -> Response {
         let mut state = self.enter(request, deadline.into()).await?;
-        Session(self).call(request, &mut state).instrument(self.span(request, 1)).await
+        SessionLayer(self).call(request, &mut state).instrument(self.span(request, 1)).await
     }
 
     async fn enter(
@@ -71,7 +71,7 @@ impl Upstream {
         request: &Request<'_>,
         deadline: Deadline,
     ) -> Result<RequestState, Error> {
-        let (frame, slot) = Admission(self).call(request.lane, request.principal(), deadline).await?;
+        let (frame, slot) = AdmissionLayer(self).call(request.lane, request.principal(), deadline).await?;
         let guard = InflightGuard::new(Arc::clone(self), request.lane, slot.keep(), frame.now);
         Ok(RequestState { frame, guard })
     }
@@ -88,9 +88,9 @@ struct RequestState {
 }
 
 /// Refuses what would be refused later, and takes a slot.
-pub(super) struct Admission<'a>(pub(super) &'a Upstream);
+pub(super) struct AdmissionLayer<'a>(pub(super) &'a Upstream);
 
-impl<'a> Admission<'a> {
+impl<'a> AdmissionLayer<'a> {
     pub(super) async fn call(
         &self,
         lane: Lane,
@@ -109,9 +109,9 @@ impl<'a> Admission<'a> {
 }
 
 /// Tries again where the table of `retry` allows it. A response that is still arriving keeps what the request holds.
-struct Retry<'a>(&'a Upstream);
+struct RetryLayer<'a>(&'a Upstream);
 
-impl Retry<'_> {
+impl RetryLayer<'_> {
     async fn call(&self, request: &Request<'_>, deadline: Deadline, mut state: RequestState) -> Response {
         let upstream = self.0;
         let mut attempts = upstream.retries.begin(request.safety);
@@ -119,7 +119,7 @@ impl Retry<'_> {
         loop {
             let started = state.frame.now;
             let span = upstream.span(request, attempts.number());
-            let attempted = Session(upstream).call(request, &mut state).instrument(span).await;
+            let attempted = SessionLayer(upstream).call(request, &mut state).instrument(span).await;
             if let PoolRequest::Of(call) = request.connection {
                 call.attempts.record(started, attempted.as_ref().err());
             }
@@ -156,11 +156,11 @@ impl Retry<'_> {
 }
 
 /// Makes one more attempt on a new session if the server had forgotten the session, because nothing ran then.
-struct Session<'a>(&'a Upstream);
+struct SessionLayer<'a>(&'a Upstream);
 
-impl Session<'_> {
+impl SessionLayer<'_> {
     async fn call(&self, request: &Request<'_>, state: &mut RequestState) -> Response {
-        let attempted = Attempt(self.0).call(request, state).await;
+        let attempted = AttemptLayer(self.0).call(request, state).await;
         if !matches!(attempted, Err(Error::SessionEnded(_))) {
             return attempted;
         }
@@ -168,7 +168,7 @@ impl Session<'_> {
         self.0.pool.evict_lost();
         state.frame.now = now();
         // Boxed: it is large, and rarely needed.
-        let refusal = match Box::pin(Attempt(self.0).call(request, state)).await {
+        let refusal = match Box::pin(AttemptLayer(self.0).call(request, state)).await {
             Err(Error::SessionEnded(refusal)) => refusal,
             attempted => return attempted,
         };
@@ -180,9 +180,9 @@ impl Session<'_> {
 }
 
 /// Makes one attempt with a permit of the breaker, and records what it says of the server.
-struct Attempt<'a>(&'a Upstream);
+struct AttemptLayer<'a>(&'a Upstream);
 
-impl Attempt<'_> {
+impl AttemptLayer<'_> {
     async fn call(&self, request: &Request<'_>, state: &mut RequestState) -> Response {
         let upstream = self.0;
         let started = state.frame.now;
@@ -193,7 +193,7 @@ impl Attempt<'_> {
         // This precedes the permit, because a pause before connecting says nothing new about the server.
         upstream.pool.check_flapping(request.connection)?;
         state.guard.begin(request, state.frame)?;
-        let ended = Exchange(upstream).call(request, state).await;
+        let ended = ConnectionLayer(upstream).call(request, state).await;
         let guard = &mut state.guard;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
         let result = ended.unwrap_or_else(Err).map_err(|error| upstream.secrets.redact_error(error));
@@ -227,9 +227,9 @@ impl Attempt<'_> {
 }
 
 /// Makes the request on a connection of the pool, by its deadline.
-struct Exchange<'a>(&'a Upstream);
+struct ConnectionLayer<'a>(&'a Upstream);
 
-impl Exchange<'_> {
+impl ConnectionLayer<'_> {
     /// The outer error means that the deadline passed.
     async fn call(&self, request: &Request<'_>, state: &mut RequestState) -> Result<Response, Error> {
         let RequestState { frame, guard } = state;

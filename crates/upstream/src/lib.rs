@@ -213,6 +213,11 @@ impl Upstream {
         self.secrets.redact(text)
     }
 
+    /// The last lines on standard error of its process, without secrets; `None` if it is no process.
+    pub fn stderr(&self) -> Option<Vec<String>> {
+        self.pool.connector.stderr()
+    }
+
     /// Returns the state of the breaker.
     pub fn breaker(&self) -> breaker::Snapshot {
         self.breaker.snapshot()

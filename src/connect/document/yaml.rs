@@ -247,7 +247,8 @@ fn item_lines(entry: &Json, indent: usize) -> String {
 }
 
 fn indented(lines: &str, indent: usize) -> String {
-    lines.lines().map(|line| format!("{}{line}\n", " ".repeat(indent))).collect()
+    let indent = " ".repeat(indent);
+    lines.lines().flat_map(|line| [&indent, line, "\n"]).collect()
 }
 
 /// A mapping in braces, as the lines of a block.

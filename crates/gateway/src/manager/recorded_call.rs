@@ -138,14 +138,14 @@ impl<'a> RecordedCall<'a> {
     /// Begins the record of a call.
     fn begin(recorder: &'a Recorder, request: &'a RoutedRequest, client: Option<Arc<str>>) -> Self {
         let number = recorder.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut recorded = Self { recorder, request, client, number, started: None, is_over: false };
+        let mut guard = Self { recorder, request, client, number, started: None, is_over: false };
         if recorder.live.is_watched() {
-            let call = Arc::new(recorded.call(recorder.has_arguments.load(Ordering::Relaxed)));
+            let call = Arc::new(guard.call(recorder.has_arguments.load(Ordering::Relaxed)));
             let started = recorder.live.record(EventKind::CallStarted(Arc::clone(&call)));
-            recorded.started = Some((call, started));
+            guard.started = Some((call, started));
         }
         request.call.attempts.watch();
-        recorded
+        guard
     }
 
     /// Records the end of the call.
@@ -276,9 +276,9 @@ impl Manager {
         if !is_recorded {
             return call.await;
         }
-        let recorded = RecordedCall::begin(recorder, request, client.map(|client| client.with_version));
+        let guard = RecordedCall::begin(recorder, request, client.map(|client| client.with_version));
         let called = call.await;
-        recorded.ended(&called);
+        guard.ended(&called);
         called
     }
 }

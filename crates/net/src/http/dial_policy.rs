@@ -42,7 +42,8 @@ impl DialPolicy {
     }
 }
 
-fn is_public(address: IpAddr) -> bool {
+/// Whether an address is one of the public internet.
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => match address.to_ipv4_mapped() {

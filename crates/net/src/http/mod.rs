@@ -48,7 +48,7 @@ use self::body::PooledLink;
 use self::connect::Dialer;
 use self::connection::{Failure, Link};
 use self::content_coding::ContentDecoder;
-pub use self::dial_policy::DialPolicy;
+pub use self::dial_policy::{DialPolicy, is_public};
 pub use self::error::Error;
 pub use self::event_stream::{Decoded, EventStream};
 pub use self::fetch::{ResponseLimits, WholeResponse};

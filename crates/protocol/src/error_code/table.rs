@@ -329,6 +329,10 @@ error_codes! {
         "The configuration file is not valid",
         "The configuration file has problems or cannot be read. The running configuration stays.",
         "correct the file and reload again; `switchyard check` shows the same problems";
+    FileNotChanged = "file_not_changed", Rest, InvalidParams, 409, None, No,
+        "The file was not changed",
+        "The configuration file or the file of keys is read-only, changed meanwhile, or has an entry that is in the way. `detail` says which.",
+        "do what `detail` says, and look at the entries again";
     LoginNotPossible = "login_not_possible", Rest, InvalidParams, 409, None, No,
         "Nobody can log in to this server here",
         "The server has no `auth: oauth`, or Switchyard does not know the URL at which a browser reaches it.",

@@ -48,6 +48,7 @@ pub struct AuditRecord {
     action: &'static str,
     server: Option<String>,
     tool: Option<String>,
+    key: Option<String>,
     outcome: Cow<'static, str>,
     started: Instant,
     slot: Slot,
@@ -133,6 +134,7 @@ impl AuditRecord {
             action,
             server: server.map(str::to_owned),
             tool,
+            key: None,
             outcome: UNFINISHED.into(),
             started: Instant::now(),
             slot,
@@ -142,6 +144,11 @@ impl AuditRecord {
     /// Sets the server, once it is known.
     pub fn at(&mut self, server: &str) {
         self.server = Some(server.to_owned());
+    }
+
+    /// Sets the name of the API key that the action is about.
+    pub fn about_key(&mut self, name: &str) {
+        self.key = Some(name.to_owned());
     }
 
     /// Ends a call that was answered. The outcome is [`DONE`], `tool_error`, the code of Switchyard's error, or the
@@ -177,15 +184,15 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for AuditRecord {
     fn drop(&mut self) {
-        let Self { role, request, action, server, tool, outcome, started, slot } = &*self;
+        let Self { role, request, action, server, tool, key, outcome, started, slot } = &*self;
         let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
-        let [server, tool] = [server, tool].map(|name| untrusted_if_any(name.as_deref()));
+        let [server, tool, key] = [server, tool, key].map(|name| untrusted_if_any(name.as_deref()));
         if *action == CALL {
             tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
         } else {
-            tracing::info!(target: TARGET, %principal, role, action, server, %outcome, duration_ms, request_id, "operated");
+            tracing::info!(target: TARGET, %principal, role, action, server, key, %outcome, duration_ms, request_id, "operated");
         }
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::Transport;
-use net::http::{NoProxy, Proxies, Proxy, TlsFiles};
+use net::http::{Network, NoProxy, Proxies, Proxy, TlsFiles, is_public};
 use settings::{FromSetting, Setting, settings};
+use url::Host;
 
 const FORMS: &str = "write `proxy: http://host:port`, `proxy: environment`, `proxy: none`, or a mapping with `url`, \
                      `username`, `password` and `no_proxy`";
@@ -105,14 +106,40 @@ fn no_proxy(setting: &Setting<'_>) -> Option<NoProxy> {
     NoProxy::parse(entries).map_err(refuse).ok()
 }
 
-/// Reports `proxy` and `tls` of a program, which connects by itself.
+/// Reports `proxy`, `tls` and `public_only` of a program, which connects by itself.
 pub(super) fn refuse_for_programs(transport: Option<&Transport>, server: &Setting<'_>) {
     let hints = [
+        ("public_only", "the program connects by itself"),
         ("proxy", "the program connects by itself: give it HTTPS_PROXY under `env` or `pass_env`"),
         ("tls", "the program connects by itself: give it SSL_CERT_FILE or NODE_EXTRA_CA_CERTS under `env`"),
     ];
     for (name, hint) in hints.into_iter().filter(|_| matches!(transport, Some(Transport::Stdio(_)))) {
         server.refuse_member(name, "transport `stdio`", hint);
+    }
+}
+
+/// Reports `public_only` of a server that could never be reached with it.
+pub(super) fn check_public(transport: Option<&Transport>, network: &Network, server: &Setting<'_>) {
+    let Some(setting) = server.member("public_only") else { return };
+    let url = match transport {
+        Some(Transport::Http(http) | Transport::Sse(http)) => &http.url,
+        Some(Transport::Builtin(_)) => {
+            return server.refuse_member("public_only", "transport `builtin`", "it connects by itself");
+        }
+        Some(Transport::Stdio(_)) | None => return,
+    };
+    let address = match url.host() {
+        Some(Host::Ipv4(address)) => Some(address.into()),
+        Some(Host::Ipv6(address)) => Some(address.into()),
+        Some(Host::Domain(_)) | None => None,
+    };
+    if address.is_some_and(|address| !is_public(address)) {
+        let hint = "remove `public_only` if that address is meant";
+        setting.key_problem("the address in `url` is not public", Some(hint.into()));
+    }
+    if url.scheme() == "http" && network.proxy(url).is_some() {
+        let hint = "write `https://`, or `proxy: none`";
+        setting.key_problem("the proxy would decide where `http://` leads", Some(hint.into()));
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     BreakerConfig, Config, Lifecycle, Limits, OnChange, PAUSE, Retry, SUCCESSES, Sharing, Tools, Transport,
     network,
 };
-use net::http::{Network, Proxies, TlsFiles};
+use net::http::{DialPolicy, Network, Proxies, TlsFiles};
 use protocol::Era;
 use settings::{Fields, Fingerprint, Setting, settings};
 
@@ -127,6 +127,9 @@ settings! {
         /// [files in PEM](servers.md#trust-another-certificate-authority-or-show-a-certificate) for TLS with this
         /// server. They are read again when they change
         tls: Option<TlsFiles>, with network::files;
+        /// whether the server may have public addresses only, whatever its name leads to. The dashboard writes it for a server
+        /// that is added there, if others can reach the gateway
+        public_only: bool;
         /// what a server may take
         limits: Limits;
         /// which tools are offered
@@ -186,6 +189,10 @@ impl Config {
         check_max_timeout(own.max_timeout, timeout, setting);
         check_era(own.era, reached, setting);
         let sharing = own_connections(own.sharing, reached, setting);
+        let network = Network::new(own.proxy.unwrap_or_else(|| all.proxy.clone()), own.tls);
+        if own.public_only {
+            network::check_public(reached, &network, setting);
+        }
         let is_builtin = matches!(reached, Some(Transport::Builtin(_)));
         own.tools.complete(setting, sharing, (!is_builtin).then_some(all.default_tools_on_change));
         check_cache(&own.tools, reached, setting);
@@ -206,7 +213,8 @@ impl Config {
             ),
             breaker: own.breaker,
             limits: Limits { connections: all.connection_pool_size, ..own.limits },
-            network: Network::new(own.proxy.unwrap_or_else(|| all.proxy.clone()), own.tls),
+            network,
+            dial_policy: if own.public_only { DialPolicy::Public } else { DialPolicy::Anywhere },
             sharing,
             era: own.era,
             tools: own.tools,

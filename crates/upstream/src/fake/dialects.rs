@@ -31,6 +31,10 @@ impl Connector for Fake {
         })
     }
 
+    fn stderr(&self) -> Option<Vec<String>> {
+        Some(vec!["it is ready".to_owned()])
+    }
+
     fn speaks(&self, era: Era) -> Option<bool> {
         self.lock().eras.speaks(era)
     }

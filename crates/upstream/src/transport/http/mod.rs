@@ -34,8 +34,8 @@ use crate::config::{Config, Http};
 use crate::credential::Credential;
 use crate::error::Error;
 use net::http::{
-    DialPolicy, IDENTITY, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, collect, host,
-    path, retry_after, same_origin_target,
+    IDENTITY, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, collect, host, path,
+    retry_after, same_origin_target,
 };
 use protocol::sanitize::shown;
 use runtime::memory::Payer;
@@ -123,7 +123,7 @@ impl HttpClient {
         credential: Option<Credential>,
         shutdown: &Shutdown,
     ) -> Result<Self, Error> {
-        let way = (DialPolicy::Anywhere, &config.network);
+        let way = (config.dial_policy, &config.network);
         let client = net::http::Client::new(&http.url, way, config.limits.connections, shutdown)?;
         Ok(Self {
             http: Arc::new(client),

@@ -31,6 +31,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use tokio::sync::watch;
@@ -86,6 +87,8 @@ struct StdioServer {
     start_limits: Option<StartLimits>,
     /// The start that is under way.
     start: watch::Sender<Option<Starting>>,
+    /// The lines of the child that was started last, and before it those of the last one that wrote any.
+    last_lines: ArcSwap<[StderrTail; 2]>,
     shutdown: Shutdown,
     eras: Eras,
 }
@@ -103,6 +106,7 @@ impl ToChild {
                 whole: config.connect_limit().saturating_sub(REPORT_MARGIN),
             }),
             start: watch::Sender::default(),
+            last_lines: ArcSwap::default(),
             shutdown: shutdown.clone(),
             eras: Eras::pinned(config.era),
         }))
@@ -143,12 +147,23 @@ impl Connector for ToChild {
     fn starting(&self) -> Option<watch::Receiver<Option<Starting>>> {
         Some(self.0.start.subscribe())
     }
+
+    fn stderr(&self) -> Option<Vec<String>> {
+        let lines = self.0.last_lines.load();
+        let written = lines.iter().find(|lines| !lines.is_empty());
+        Some(written.map(|lines| lines.lines(&self.0.secrets)).unwrap_or_default())
+    }
 }
 
 impl StdioServer {
     /// Connects. The error contains the end of the child's standard error, or else of its standard output.
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
         let tail = StderrTail::reporting(self.start.clone());
+        self.last_lines.rcu(|lines| {
+            let [last, before] = &**lines;
+            let written = if last.is_empty() { before } else { last };
+            [tail.clone(), written.clone()]
+        });
         let starting = StartReport::begin(&self.start);
         let connecting = self.greet_child(events, dialect, &tail);
         let connected = match self.start_limits {

@@ -40,7 +40,7 @@ const QUOTED_LINES: usize = 5;
 const FAILURE_WORDS: [&str; 4] = ["error", "exception", "panicked", "fatal"];
 
 /// The last lines of a child's standard error, and those of its standard output that are no messages. They are quoted in
-/// the reason for its end.
+/// the reason for its end, and operators can read those of standard error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StderrTail {
     errors: Arc<Mutex<VecDeque<Line>>>,
@@ -66,6 +66,17 @@ impl StderrTail {
             Some(lines) => format!("{reason}; the end of its standard output: {lines}"),
             None => reason.to_owned(),
         }
+    }
+
+    /// Whether the child wrote no line to standard error yet.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.errors).is_empty()
+    }
+
+    /// Returns the kept lines of standard error, without secrets.
+    pub(super) fn lines(&self, secrets: &Secrets) -> Vec<String> {
+        let lines = lock(&self.errors).clone();
+        lines.iter().map(|line| text(line, secrets)).collect()
     }
 
     /// Removes the lines of an earlier child.

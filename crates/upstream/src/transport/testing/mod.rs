@@ -30,6 +30,7 @@ pub(super) fn config(transport: Transport) -> Config {
             message_bytes: MESSAGE_BYTES,
             requests_per_minute: None,
         },
+        dial_policy: net::http::DialPolicy::Anywhere,
         sharing: Sharing::Shared,
         era: None,
         tools: Tools::default(),
