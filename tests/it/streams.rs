@@ -453,7 +453,7 @@ async fn a_pipe_carries_both_eras_at_once_and_the_questions_of_the_older_one() {
     let (input, output) = tokio::io::split(server);
     let serving_end = end.clone();
     end.spawn(async move {
-        stdio::serve((manager, None), Scope::ALL, (input, output), &serving_end, 1 << 20).await
+        stdio::serve((manager, None), Scope::ALL, (input, output), &serving_end, 1 << 20).await;
     });
     let (lines, mut pipe) = tokio::io::split(client);
     let mut lines = BufReader::new(lines).lines();

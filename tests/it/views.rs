@@ -141,12 +141,12 @@ async fn a_bound_key_gets_what_its_view_has_over_every_transport() {
 }
 
 #[tokio::test]
-async fn what_is_denied_is_like_what_does_not_exist() {
+async fn a_denied_tool_is_like_one_that_does_not_exist() {
     let servers = servers();
     let gateway = started(&servers).await;
     let bound = client(&gateway, BOUND);
     let session = bound.legacy().await;
-    // Of the same length, so that an answer differs in nothing but the name.
+    // Both names have the same length, so that an answer differs in nothing but the name.
     let without = |body: &str, name: &str| {
         let value: Value = serde_json::from_str(body).expect("JSON");
         let mut text = value.to_string().replace(name, "NAME");
@@ -222,7 +222,8 @@ async fn no_spelling_of_a_denied_tool_reaches_its_server() {
     let spellings: Vec<String> = cases.iter().map(|&name| name.to_owned()).chain(qualified).collect();
     let mut tried = 0;
     for name in &spellings {
-        let escaped: String = name.chars().map(|c| format!("\\u{:04x}", c as u32)).collect();
+        let escape = |unit: u16| format!("\\u{unit:04x}");
+        let escaped = name.encode_utf16().map(escape).collect::<Vec<_>>().concat();
         session.request_text("tools/call", &format!("{{\"name\":\"{escaped}\",\"arguments\":{{}}}}")).await;
         call(&gateway, BOUND, &json!({"tool": name})).await;
         call(&gateway, BOUND, &json!({"server": "tickets", "tool": name})).await;

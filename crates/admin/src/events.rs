@@ -177,7 +177,8 @@ impl Stream {
         piece.into_bytes()
     }
 
-    /// Whether the watcher may know of `event`. Who is bound to a view hears of its servers and of own calls only.
+    /// Whether the watcher may know of `event`. A credential that is bound to a view gets events of its
+    /// servers and of own calls only.
     fn sees(&self, event: &LiveEvent) -> bool {
         let Some(view) = self.principal.view() else { return true };
         match event.call() {

@@ -269,7 +269,13 @@ impl Answered {
 /// A key of the configuration file.
 fn key(id: &str) -> auth::ApiKey {
     let (_, hash) = auth::generate(id);
-    auth::ApiKey { id: id.to_owned(), hash: auth::KeyHash::Sha256(hash), role: Role::Caller, expires: None }
+    auth::ApiKey {
+        id: id.to_owned(),
+        hash: auth::KeyHash::Sha256(hash),
+        role: Role::Caller,
+        expires: None,
+        view: None,
+    }
 }
 
 /// A request of a principal with `role`, or without a principal.

@@ -127,7 +127,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Response, Problem> {
         role: key.role.to_string(),
         added: None,
         expires: key.expires.map(date),
-        view: key.view.as_ref().map(|view| view.to_string()),
+        view: key.view.as_ref().map(ToString::to_string),
         stored_in: KeyStore::ApiKeys,
     });
     let mut all: Vec<_> = listed.collect();

@@ -234,12 +234,12 @@ fn who(principal: &Principal, request: Option<RequestId>) -> Actor<'_> {
 }
 
 impl Api {
-    /// What `principal` reaches: the view that it is bound to, or else the one that it asks for.
+    /// Returns the scope of `principal`: the view that it is bound to, or else the one that it asks for.
     fn scope(&self, principal: &Principal, view: Option<&str>) -> Result<Scope, Problem> {
         Ok(self.manager.reach(principal.view(), None, view)?)
     }
 
-    /// What `principal` sees of the servers.
+    /// Returns the servers as `principal` sees them.
     fn seen(&self, principal: &Principal) -> Arc<Snapshot> {
         self.manager.seen_through(principal.view().map(|view| &**view))
     }

@@ -14,7 +14,7 @@ use auth::Role;
 const SERVER: &str = "/api/v1/mcp/servers/new";
 const URL: &str = r#"{"url":"https://a.example.org/mcp"}"#;
 
-fn asked(method: &Method, query: &str, body: &str) -> Request<Body> {
+fn requested(method: &Method, query: &str, body: &str) -> Request<Body> {
     request(method.clone(), &format!("{SERVER}{query}"), Some(Role::Superuser), body)
 }
 
@@ -43,18 +43,18 @@ async fn change_is_planned_or_written_and_reloaded() {
     });
     let body = r#"{"url":"https://a.example.org/mcp","headers":{"A":"b"},"oauth":true,"enabled":false}"#;
     let (status, planned) =
-        answer(&gateway, Some(edit.clone()), asked(&Method::PUT, "?dry_run=true", body)).await;
+        answer(&gateway, Some(edit.clone()), requested(&Method::PUT, "?dry_run=true", body)).await;
     assert_eq!((status, &planned["written"], &planned["reloaded"]), (200, &json!(false), &json!(null)));
-    let (status, made) = answer(&gateway, Some(edit.clone()), asked(&Method::PUT, "", body)).await;
+    let (status, made) = answer(&gateway, Some(edit.clone()), requested(&Method::PUT, "", body)).await;
     assert_eq!(
         (status, &made["written"], &made["reloaded"]["added"]),
         (200, &json!(true), &json!([])),
         "{made}"
     );
     let (status, _) =
-        answer(&gateway, Some(edit.clone()), asked(&Method::PATCH, "?dry_run=false", "{}")).await;
+        answer(&gateway, Some(edit.clone()), requested(&Method::PATCH, "?dry_run=false", "{}")).await;
     assert_eq!(status, 200);
-    let (status, _) = answer(&gateway, Some(edit), asked(&Method::DELETE, "", "")).await;
+    let (status, _) = answer(&gateway, Some(edit), requested(&Method::DELETE, "", "")).await;
     assert_eq!(status, 200);
     let seen = seen.lock().expect("whole");
     let settings = EntrySettings {
@@ -89,15 +89,15 @@ async fn client_can_name_no_program_and_no_file() {
         "{}",
         "[]",
     ] {
-        let answered = gateway.ask(asked(&Method::PUT, "", body)).await;
+        let answered = gateway.ask(requested(&Method::PUT, "", body)).await;
         assert_eq!(answered.problem(), (400, "invalid_request".into()), "{body}");
         if body != "{}" && body != "[]" {
-            let answered = gateway.ask(asked(&Method::PATCH, "", body)).await;
+            let answered = gateway.ask(requested(&Method::PATCH, "", body)).await;
             assert_eq!(answered.problem(), (400, "invalid_request".into()), "{body}");
         }
     }
     for query in ["?dry_run=1", "?dry_run=true&dry_run=false", "?dryrun=true"] {
-        let answered = gateway.ask(asked(&Method::PUT, query, URL)).await;
+        let answered = gateway.ask(requested(&Method::PUT, query, URL)).await;
         assert_eq!(answered.problem(), (400, "invalid_request".into()), "{query}");
     }
 }
@@ -108,11 +108,11 @@ async fn file_is_not_changed_without_a_credential() {
     let edit: EditEntry = Arc::new(|_, _, _| panic!("the file is not touched"));
     for method in [Method::PUT, Method::PATCH, Method::DELETE] {
         for query in ["", "?dry_run=true"] {
-            let mut request = asked(&method, query, URL);
+            let mut request = requested(&method, query, URL);
             request.extensions_mut().insert(Principal::anonymous());
             let (status, body) = answer(&gateway, Some(edit.clone()), request).await;
             assert_eq!((status, &body["code"]), (403, &json!("forbidden")), "{method}");
-            let (status, _) = answer(&gateway, None, asked(&method, query, URL)).await;
+            let (status, _) = answer(&gateway, None, requested(&method, query, URL)).await;
             assert_eq!(status, 404, "{method}");
         }
     }
@@ -122,6 +122,6 @@ async fn file_is_not_changed_without_a_credential() {
         (NotEdited::Conflict("c".into()), 409),
     ] {
         let edit: EditEntry = Arc::new(move |_, _, _| Err(reason.clone()));
-        assert_eq!(answer(&gateway, Some(edit), asked(&Method::PATCH, "", "{}")).await.0, status);
+        assert_eq!(answer(&gateway, Some(edit), requested(&Method::PATCH, "", "{}")).await.0, status);
     }
 }

@@ -70,7 +70,7 @@ struct ExplainedTool {
     state: ServerState,
     /// The state of the circuit breaker of the server.
     circuit_breaker: BreakerState,
-    /// What to do so that clients get it, or can call it.
+    /// The remedy: how clients get it, or can call it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     advice: Option<String>,

@@ -164,7 +164,7 @@ mod tests {
 
         /// Makes a key, and returns it as it is sent.
         fn add(&self, id: &str) -> HeaderMap {
-            let key = self.file.add(id, Role::Caller, None).expect("added");
+            let key = self.file.add(id, Role::Caller, None, None).expect("added");
             let value = key.expose_secret().parse().expect("a value");
             HeaderMap::from_iter([(crate::API_KEY_HEADER, value)])
         }
@@ -202,7 +202,13 @@ mod tests {
         let (gone, stays) = (files.add("gone"), files.add("stays"));
         let (_, hash) = crate::generate("listed");
         let hash = crate::KeyHash::Sha256(hash);
-        files.listed.push(crate::ApiKey { id: "listed".into(), hash, role: Role::Reader, expires: None });
+        files.listed.push(crate::ApiKey {
+            id: "listed".into(),
+            hash,
+            role: Role::Reader,
+            expires: None,
+            view: None,
+        });
         let door = files.open();
         let [gone, stays] = [gone, stays].map(|key| door.authenticate(&key).expect("good"));
         files.add("odd");

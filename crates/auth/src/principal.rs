@@ -1,8 +1,8 @@
 //! Authenticated principals, and the one function that decides what a role may do.
 //!
 //! Invariants: there is no default principal; each comes from an authentication. A principal knows when
-//! its credential was revoked. Principals with equal id, role and view are equal, whatever their credentials. Who is bound
-//! to a view sees nothing outside of it, so it operates nothing.
+//! its credential was revoked. Principals with equal id, role and view are equal, whatever their credentials. A
+//! credential that is bound to a view has no access outside of it, so it operates nothing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -275,7 +275,7 @@ impl Principal {
 
     /// Whether it may do `action`.
     pub fn may(&self, action: Action) -> bool {
-        // What is outside of a view does not exist for who is bound to it.
+        // Metrics are about all servers, also those outside of the view.
         self.role().may(action) && (self.view().is_none() || action != Action::ReadMetrics)
     }
 

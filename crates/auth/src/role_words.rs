@@ -34,8 +34,8 @@ settings! {
         /// the claim with the [view](../views.md#a-view-for-each-user) of a token, also as a path. A token without it sees
         /// nothing, unless it is that of a superuser
         pub view_claim: Option<String> => "every token sees everything", with filled;
-        /// words of another system, such as groups, and the view of each; the first word of the token that is here counts,
-        /// and `"*"` in the place of a view is everything
+        /// words of another system, such as groups, and the view of each. The first word of the token that is here counts.
+        /// `"*"` in the place of a view is everything
         pub view_map: Option<BTreeMap<String, String>> => "the names of the views";
     }
 }
@@ -108,7 +108,7 @@ impl RoleWords {
     }
 }
 
-/// The words of a claim: the elements of a list, or what stands between spaces.
+/// The words of a claim: the elements of a list, or the parts between spaces.
 fn words_in(claim: &Raw) -> Option<Vec<String>> {
     Some(match claim.read::<Value>().ok()? {
         Value::Array(items) => items.iter().map(word).collect::<Option<_>>()?,
@@ -172,7 +172,7 @@ mod tests {
         let view = |words: &RoleWords, role: Role, claims: &str| {
             let claims = Raw::parse(&Bytes::copy_from_slice(claims.as_bytes())).expect("JSON");
             let bound = words.bound(&Principal::of_token("ann", role), &claims);
-            (bound.view().map(|view| view.to_string()), bound.role())
+            (bound.view().map(ToString::to_string), bound.role())
         };
         let some = |name: &str| Some(name.to_owned());
         let mapped = words(Some(&[("help", "support"), ("staff", "*")]));

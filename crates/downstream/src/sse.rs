@@ -35,7 +35,6 @@ use super::error::MessageRefusal;
 use super::sessions::{Session, SessionReader, Sessions};
 use super::{events, headers, streamable_http};
 use auth::Principal;
-use gateway::manager::Scope;
 use gateway::{Caller, Gateway};
 use net::sse::{Event, KEEP_ALIVE};
 use protocol::Message;
@@ -94,7 +93,7 @@ impl SseEndpoint {
     fn open(
         &self,
         principal: Principal,
-        scope: Scope,
+        named: Option<&str>,
         request: &HttpRequest,
     ) -> Result<Response, MessageRefusal> {
         if request.method() != Method::GET {
@@ -103,7 +102,7 @@ impl SseEndpoint {
         headers::check_accepts_events(request.headers())?;
         let view = Query::<ViewQuery>::try_from_uri(request.uri()).ok().and_then(|Query(query)| query.view);
         let manager = self.0.gateway.manager();
-        let scope = manager.reach(principal.view(), scope.server.as_deref(), view.as_deref())?;
+        let scope = manager.reach(principal.view(), named, view.as_deref())?;
         // The client describes itself in `initialize`; until then only the principal is known.
         let caller = Caller::legacy(principal, scope, None);
         let session = self.0.sessions.open_channel(caller)?;
@@ -127,8 +126,8 @@ impl SseEndpoint {
         Channel { endpoint: self.clone(), held: session.hold(), waiting, requests }
     }
 
-    fn opened(&self, principal: Principal, scope: Scope, request: &HttpRequest) -> Response {
-        let opened = self.open(principal, scope, request);
+    fn opened(&self, principal: Principal, named: Option<&str>, request: &HttpRequest) -> Response {
+        let opened = self.open(principal, named, request);
         opened.unwrap_or_else(|refusal| {
             refusal.into_response(None, streamable_http::named(request.extensions()))
         })
@@ -236,7 +235,7 @@ async fn listen_to_all(
     Extension(principal): Extension<Principal>,
     request: HttpRequest,
 ) -> Response {
-    endpoint.opened(principal, Scope::ALL, &request)
+    endpoint.opened(principal, None, &request)
 }
 
 async fn listen_to_one(
@@ -245,8 +244,7 @@ async fn listen_to_one(
     Path(server): Path<String>,
     request: HttpRequest,
 ) -> Response {
-    let scope = Scope::of_server(server);
-    endpoint.opened(principal, scope, &request)
+    endpoint.opened(principal, Some(&server), &request)
 }
 
 async fn say(

@@ -98,17 +98,14 @@ fn only_legacy(snapshot: &Snapshot, scope: &Scope) -> Option<Version> {
 fn capabilities(snapshot: &Snapshot, caller: &Caller) -> Raw {
     let logs = snapshot.is_away(&caller.scope).then(Raw::empty_object);
     let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
-    let (peers, capabilities) = match &caller.scope.server {
-        None => {
-            let peers: Vec<_> = offers.map(|offer| &offer.peer).collect();
-            let merged = era::capabilities::merged(&peers);
-            (peers, merged)
-        }
-        Some(_) => {
-            let peers: Vec<_> = alone(snapshot, &caller.scope).map(|(_, peer)| peer).into_iter().collect();
-            let alone = peers.first().map(|peer| era::capabilities::alone(peer, caller.version));
-            (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
-        }
+    let (peers, capabilities) = if caller.scope.server.is_none() {
+        let peers: Vec<_> = offers.map(|offer| &offer.peer).collect();
+        let merged = era::capabilities::merged(&peers);
+        (peers, merged)
+    } else {
+        let peers: Vec<_> = alone(snapshot, &caller.scope).map(|(_, peer)| peer).into_iter().collect();
+        let alone = peers.first().map(|peer| era::capabilities::alone(peer, caller.version));
+        (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
     };
     // A log message tells the client why the server is down.
     let capabilities = logs.map_or(capabilities.clone(), |logs| capabilities.with("logging", &logs));

@@ -27,7 +27,7 @@ fn server(manager: &Manager, caller: &Caller) -> Option<Arc<str>> {
     if !caller.principal.may(Action::Call) || caller.affinity.is_of_program() {
         return None;
     }
-    // Nobody decided whether a view has it.
+    // No rule of a view has decided about it.
     if caller.scope.view.is_some() {
         return None;
     }

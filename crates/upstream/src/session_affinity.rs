@@ -27,8 +27,8 @@ use protocol::{Era, Notification};
 #[derive(Debug, Clone)]
 pub struct Affinity {
     kind: AffinityKind,
-    /// The view of the servers that its client has, if it has one. What a server offers on a private connection is then
-    /// seen through it.
+    /// The view of the servers that its client has, if it has one. The client sees an offer on a private
+    /// connection through it.
     view: Option<Arc<str>>,
 }
 

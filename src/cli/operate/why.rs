@@ -9,13 +9,13 @@ use super::table::Table;
 use crate::config::Config;
 use json::Raw;
 
-/// Whose tools are meant.
+/// The clients that are meant.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ClientView {
-    /// What clients of this view get, one of `views` in the configuration file.
+    /// Clients of this view, one of `views` in the configuration file.
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
-    /// What the holder of this API key gets, by the name of the key.
+    /// The holder of this API key, by the name of the key.
     #[arg(id = "as_key", long = "as", value_name = "KEY", conflicts_with = "view")]
     key: Option<String>,
 }
@@ -76,7 +76,7 @@ pub(super) async fn explain(
     Ok(())
 }
 
-/// What clients get.
+/// Describes the offer to clients.
 fn clients(tool: &Raw) -> String {
     match text(tool, "listed_as") {
         name if name.is_empty() => "do not get it".to_owned(),

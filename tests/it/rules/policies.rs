@@ -127,7 +127,7 @@ impl Written {
         let count = random.random_range(2..=3);
         let names = if random.random() { ToolNames::Auto } else { ToolNames::Prefixed };
         let servers: BTreeMap<_, _> = (0..count).map(|index| server(index, random)).collect();
-        let view = Some(Selected::random(servers.keys().map(String::as_str).collect(), random));
+        let view = Some(Selected::random(&servers.keys().map(String::as_str).collect::<Vec<_>>(), random));
         Self { servers, names, view }
     }
 
@@ -200,7 +200,7 @@ impl Written {
 }
 
 impl Selected {
-    fn random(servers: Vec<&str>, random: &mut StdRng) -> Self {
+    fn random(servers: &[&str], random: &mut StdRng) -> Self {
         let mut rules = |often: f64| -> Vec<String> {
             let of = |server: &&str| NAMES.map(|name| format!("{server}/{name}"));
             let patterns = ["s0/*", "*/a", "s*/b*", "*/*"].map(str::to_owned);

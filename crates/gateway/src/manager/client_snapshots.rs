@@ -157,8 +157,8 @@ impl Manager {
         self.published.snapshot.load().views()
     }
 
-    /// What a client reaches that is bound to the view `own` and asks for `named`, a view or a server, or in another place
-    /// for the view `view`. What is outside of its own view does not exist for it.
+    /// Returns the scope of a client that is bound to the view `own`. It asks for `named`, a view or a server, or in another
+    /// place for the view `view`. Nothing outside of its own view exists for it.
     pub fn reach(
         &self,
         own: Option<&Arc<str>>,

@@ -229,7 +229,7 @@ impl Manager {
 
     /// Returns the tools of one server under its own names, or all tools under their exposed names.
     pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::CatalogEntry>, Error> {
-        let scope = server.map_or(Scope::ALL, |name| Scope::of_server(name));
+        let scope = server.map_or(Scope::ALL, Scope::of_server);
         self.snapshot().catalog(&scope).map(|catalog| catalog.tools().to_vec())
     }
 

@@ -30,7 +30,8 @@ use protocol::feature::{Effect, Kind, List, Lists};
 use runtime::telemetry::durations::Durations;
 use upstream::{Offer, State, Upstream};
 
-/// What a client sees: all servers or those of a view, and of these all merged, or one alone under its own names.
+/// The servers that a client sees: all, or those of a view; and either their merged catalog, or one
+/// server alone under its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The view; without one, everything.

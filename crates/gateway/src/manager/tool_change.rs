@@ -1,4 +1,4 @@
-//! What a view changes of a tool: its name, its texts, its annotations, and hints for clients.
+//! Changes of a tool by a view: its name, its texts, its annotations, and hints for clients.
 //!
 //! Invariants: an operator's word about a tool counts instead of its server's. Digests of definitions that operators
 //! approve are those of the server's definition, so a change of a view needs no approval.
@@ -15,7 +15,7 @@ const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 2 * 1024;
 
 words! {
-    /// Who has to agree to each call.
+    /// The person that has to agree to each call.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) enum Ask {
         /// The client asks its user.
@@ -24,7 +24,7 @@ words! {
 }
 
 settings! {
-    /// What a view changes of a tool.
+    /// The changes of a tool by a view.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(super) struct ToolChange {
         /// its name towards clients of the view: 1 to 64 letters, digits, `-` and `_`
@@ -88,11 +88,8 @@ impl ToolChange {
             ("idempotentHint", self.idempotent),
             ("openWorldHint", self.open_world),
         ];
-        edited(
-            definition,
-            "annotations",
-            hints.map(|(name, value)| (name, value.map(|value| Raw::of(&value)))),
-        )
+        let hints = hints.map(|(name, value)| (name, value.map(|value| Raw::of(&value))));
+        edited(definition, "annotations", &hints)
     }
 
     fn meta(&self, definition: &Raw) -> Option<Raw> {
@@ -102,7 +99,7 @@ impl ToolChange {
             ("anthropic/requiresUserInteraction", yes(self.ask == Some(Ask::Client))),
             ("anthropic/maxResultSizeChars", self.max_result_chars.map(|most| Raw::of(&most))),
         ];
-        edited(definition, "_meta", hints)
+        edited(definition, "_meta", &hints)
     }
 }
 
@@ -110,7 +107,7 @@ impl ToolChange {
 fn edited<const N: usize>(
     definition: &Raw,
     member: &str,
-    values: [(&'static str, Option<Raw>); N],
+    values: &[(&'static str, Option<Raw>); N],
 ) -> Option<Raw> {
     let given: Vec<_> = values.iter().filter(|(_, value)| value.is_some()).collect();
     let changes: Vec<_> = given.iter().map(|(name, value)| (*name, value.as_ref())).collect();

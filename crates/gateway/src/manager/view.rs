@@ -1,8 +1,8 @@
 //! Views: named selections of servers and of what they offer (`views`), and the decision what of a server is offered.
 //!
-//! Invariants: [`decide`] is the only decision. A snapshot for a view has only what it admits, so a list, a lookup of a
-//! name, a hint and a notification cannot differ, and what is hidden is like what does not exist. Rules know the names
-//! of the servers, not those towards clients. What no rule selects is hidden, also if it appears later.
+//! Invariants: [`decide`] is the only decision. A snapshot for a view has only what it admits. So a list, a lookup of a
+//! name, a hint and a notification cannot differ, and hidden things are like things that do not exist. Rules know the names
+//! of the servers, not those towards clients. Something that no rule selects is hidden, also if it appears later.
 //!
 //! Not here: who has which view (`auth`, and [`super::Manager::reach`]), the snapshot for a view (`snapshot::projected`).
 
@@ -72,7 +72,7 @@ pub struct View {
 pub(super) struct Target<'a> {
     /// The server.
     pub server: &'a str,
-    /// What it is.
+    /// The kind of item.
     pub kind: Kind,
     /// Its name or URI at the server.
     pub name: &'a str,
@@ -120,7 +120,7 @@ pub(super) fn offers(view: Option<&View>, tools: &Tools, target: Target<'_>) -> 
 type Key = &'static str;
 
 impl View {
-    /// What the view changes of a tool.
+    /// The changes of a tool by the view.
     pub(super) fn change(&self, server: &str, tool: &str) -> Option<&ToolChange> {
         self.tools.get(server)?.get(tool)
     }
@@ -203,7 +203,7 @@ impl Rule {
 
 /// The spellings of a target that all have to be selected. A server may read an escaped URI, or one with `..`, as
 /// another one.
-fn spellings<'a>(target: Target<'a>) -> Vec<Cow<'a, str>> {
+fn spellings(target: Target<'_>) -> Vec<Cow<'_, str>> {
     let mut spellings = vec![Cow::Borrowed(target.name)];
     let is_plain = !["%", "/.", "\\"].iter().any(|unusual| target.name.contains(unusual));
     if is_plain || matches!(target.kind, Kind::Tools | Kind::Prompts) {
@@ -276,7 +276,7 @@ fn read_instructions(setting: &Setting<'_>) -> Option<String> {
 }
 
 impl ViewSettings {
-    fn check(&mut self, setting: &Setting<'_>) {
+    fn check(_: &mut Self, setting: &Setting<'_>) {
         if setting.member("servers").is_none() && setting.member("allow").is_none() {
             let hint = "add `servers: [NAME]`, or `allow: [NAME/TOOL]`; `servers: [\"*\"]` is all of them";
             setting.key_problem("the view selects nothing", Some(hint.into()));

@@ -33,7 +33,7 @@ pub struct Explanation {
     pub state: State,
     /// The state of the circuit breaker of the server.
     pub breaker: breaker::State,
-    /// What to do so that clients get it, or can call it.
+    /// The remedy: how clients get it, or can call it.
     pub advice: Option<String>,
 }
 

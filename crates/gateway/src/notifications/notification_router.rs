@@ -88,7 +88,7 @@ impl Subscription {
         self.size
     }
 
-    /// What it is about.
+    /// Its topic.
     pub(super) const fn topic(&self) -> &Topic {
         &self.topic
     }

@@ -70,7 +70,7 @@ impl Feed {
 }
 
 impl Feed {
-    /// Ends subscriptions to what the view does not have any longer. What it hides is neither sent nor asked for.
+    /// Ends subscriptions to what the view does not have any longer. Hidden resources are neither sent nor requested.
     fn end_hidden(&self) {
         let snapshot = self.manager.seen_by(Some(&self.affinity));
         self.mailbox.keep_seen(|topic: &Topic| match topic {

@@ -214,7 +214,7 @@ impl<'a> Part<'a> {
         view::offers(self.view, self.choice, Target { server: self.server, kind, name, effect })
     }
 
-    /// What the view changes of a tool.
+    /// The changes of a tool by the view.
     fn change(&self, tool: &Tool) -> Option<&'a ToolChange> {
         self.view?.change(self.server, &tool.name)
     }

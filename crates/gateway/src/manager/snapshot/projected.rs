@@ -1,7 +1,7 @@
 //! The snapshots for clients of a view: they have what the view admits, and nothing else.
 //!
-//! Invariants: a server outside of the view is not in them, so no name, count, hint or state of it has an influence. What
-//! did not change is shared with the snapshot before. Each view has its own history of names, because a name that is
+//! Invariants: a server outside of the view is not in them, so no name, count, hint or state of it has an influence. Unchanged
+//! parts are shared with the snapshot before. Each view has its own history of names, because a name that is
 //! taken outside of it is free in it.
 //!
 //! Not here: what a view admits (`manager::view`).

@@ -173,7 +173,7 @@ impl Server {
         Some(Hidden { server: Arc::clone(&config.name), setting })
     }
 
-    /// Whether `name`, as clients know it, is not denied. What a tool does that was never listed is not known.
+    /// Whether `name`, as clients know it, is not denied. The effect of a tool that was never listed is not known.
     fn may_have(&self, kind: ItemKind, name: &str) -> bool {
         if kind != ItemKind::Tool {
             return self.offers(Kind::Prompts, name, Effect::ReadOnly);
