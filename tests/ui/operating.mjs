@@ -97,6 +97,7 @@ async function key_is_made_shown_once_and_revoked({ chrome, gateway, problems })
     must(key.startsWith('swy_phone_'), key);
     await looks('the key');
     await page.getByRole('button', { name: 'Done' }).click();
+    await shown.waitFor({ state: 'detached' });
     const asked = (path) => fetch(`${gateway.base}/api/v1/mcp${path}`, { headers: { 'x-api-key': key } });
     must((await asked('/servers')).status === 200, 'the key is accepted');
     const row = page.locator('tr', { hasText: 'phone' });
