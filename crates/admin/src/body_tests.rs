@@ -99,7 +99,7 @@ fn every_wrong_member_is_named_with_what_was_found_and_expected() {
             r#"{"tool":"t","stream":true}"#,
             "stream",
             "a member that is not known",
-            "one of server, tool, arguments, timeout",
+            "one of server, tool, arguments, timeout, view",
         ),
         ("[]", "", "an array", "a JSON object"),
         ("7", "", "the number 7", "a JSON object"),

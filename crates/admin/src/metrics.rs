@@ -58,8 +58,9 @@ pub(super) async fn metrics(
     let made = metrics.fetch(move || printed(&manager, options.count_clients)).await;
     let not_printed = || Problem::new(ErrorCode::InternalError, "the metrics could not be printed");
     let text = made.ok_or_else(not_printed)?;
-    let tag = (!names.is_empty()).then(|| entity_tag::weak(text.only(&names).as_bytes()));
-    let text = if names.is_empty() { Some(text) } else { Text::new(text.only(&names)) };
+    let part = (!names.is_empty()).then(|| text.only(&names));
+    let tag = part.as_deref().map(|part| entity_tag::weak(sorted(part).as_bytes()));
+    let text = part.map_or(Some(text), Text::new);
     let text = text.ok_or_else(not_printed)?;
     let is_compressed = accepts_gzip(&headers);
     // Not to the principal: the metrics are needed most while that has no room for anything else.
@@ -73,6 +74,13 @@ pub(super) async fn metrics(
         Some(tag) => entity_tag::answer(&headers, tag, || response),
         None => response,
     })
+}
+
+/// The lines of `text` in one order. The samples of a metric come in any order.
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.join("\n")
 }
 
 /// Whether the client takes gzip (RFC 9110 section 12.5.3).

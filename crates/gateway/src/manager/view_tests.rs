@@ -1,3 +1,5 @@
+//! Rules of views: what each of them selects, in every spelling.
+
 use super::*;
 
 const fn tool<'a>(server: &'a str, name: &'a str, effect: Effect) -> Target<'a> {
