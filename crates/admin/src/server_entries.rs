@@ -88,6 +88,7 @@ pub type EditEntry = Arc<dyn Fn(&str, &EntryChange, bool) -> Result<EditedEntry,
 
 /// The parameter of a change.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangeQuery {
     /// Checks and shows the change, and writes nothing.
