@@ -33,6 +33,8 @@ pub struct Sequence {
     pub offer: Offer,
     /// Whether a reader of the live events is connected.
     pub is_watched: bool,
+    /// Whether the client sees the server through a view of twenty rules.
+    is_viewed: bool,
     target: CallTarget,
 }
 
@@ -44,7 +46,7 @@ const BEARER: Offer = Offer { demands: Demands::Bearer, ..MODERN };
 const LOGIN: Offer = Offer { demands: Demands::Login, ..MODERN };
 
 /// All sequences.
-pub const SEQUENCES: [Sequence; 11] = [
+pub const SEQUENCES: [Sequence; 12] = [
     Sequence::new("modern", Dialect::Modern, MODERN, CallTarget::Tool("echo")),
     Sequence::new("legacy", Dialect::Legacy, LEGACY, CallTarget::Tool("echo")),
     Sequence::new("eras", Dialect::Legacy, MODERN, CallTarget::Tool("echo")),
@@ -56,20 +58,29 @@ pub const SEQUENCES: [Sequence; 11] = [
     Sequence::new("bearer", Dialect::Modern, BEARER, CallTarget::Tool("echo")),
     Sequence::new("oauth", Dialect::Modern, LOGIN, CallTarget::Tool("echo")),
     Sequence::new("watched", Dialect::Modern, MODERN, CallTarget::Tool("echo")).watched(),
+    Sequence::new("viewed", Dialect::Modern, MODERN, CallTarget::Tool("echo")).viewed(),
 ];
 
 impl Sequence {
     const fn new(name: &'static str, dialect: Dialect, offer: Offer, target: CallTarget) -> Self {
-        Self { name, dialect, offer, is_watched: false, target }
+        Self { name, dialect, offer, is_watched: false, is_viewed: false, target }
     }
 
     const fn watched(self) -> Self {
         Self { is_watched: true, ..self }
     }
 
+    const fn viewed(self) -> Self {
+        Self { is_viewed: true, ..self }
+    }
+
     /// The path of its calls.
     pub const fn path(self) -> &'static str {
-        if matches!(self.dialect, Dialect::Rest) { "/api/v1/mcp/call" } else { "/mcp" }
+        match self.dialect {
+            Dialect::Rest => "/api/v1/mcp/call",
+            _ if self.is_viewed => "/mcp/viewed",
+            _ => "/mcp",
+        }
     }
 
     /// The headers of a modern call.

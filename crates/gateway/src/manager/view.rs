@@ -6,7 +6,6 @@
 //!
 //! Not here: who has which view (`auth`, and [`super::Manager::reach`]), the snapshot for a view (`snapshot::projected`).
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -163,11 +162,12 @@ impl View {
         if self.servers.is_some() && of_server.is_none() {
             return (false, Some("servers"), None);
         }
-        let spellings = spellings(target);
+        let others = other_spellings(target);
+        let spellings = || std::iter::once(target.name).chain(others.iter().map(|other| &**other));
         let matching = |rules: &'_ [Rule], spelling: &str| {
             rules.iter().position(|rule| rule.matches(target.server, spelling))
         };
-        if let Some(at) = spellings.iter().find_map(|spelling| matching(&self.deny, spelling)) {
+        if let Some(at) = spellings().find_map(|spelling| matching(&self.deny, spelling)) {
             return (false, Some("deny"), Some(&self.deny[at]));
         }
         let changes_nothing = matches!(target.effect, Effect::ReadOnly | Effect::Metered);
@@ -175,7 +175,7 @@ impl View {
             return (false, Some("read_only"), None);
         }
         let Some(allow) = &self.allow else { return (true, Some("servers"), of_server) };
-        let mut allowing = spellings.iter().map(|spelling| matching(allow, spelling));
+        let mut allowing = spellings().map(|spelling| matching(allow, spelling));
         match allowing.next().flatten() {
             Some(at) if allowing.all(|other| other.is_some()) => (true, Some("allow"), Some(&allow[at])),
             _ => (false, Some("allow"), None),
@@ -201,27 +201,27 @@ impl Rule {
     }
 }
 
-/// The spellings of a target that all have to be selected. A server may read an escaped URI, or one with `..`, as
+/// Further spellings of a target, which all have to be selected too. A server may read an escaped URI, or one with `..`, as
 /// another one.
-fn spellings(target: Target<'_>) -> Vec<Cow<'_, str>> {
-    let mut spellings = vec![Cow::Borrowed(target.name)];
+fn other_spellings(target: Target<'_>) -> Vec<String> {
+    let mut others = Vec::new();
     let is_plain = !["%", "/.", "\\"].iter().any(|unusual| target.name.contains(unusual));
-    if is_plain || matches!(target.kind, Kind::Tools | Kind::Prompts) {
-        return spellings;
+    if matches!(target.kind, Kind::Tools | Kind::Prompts) || is_plain {
+        return others;
     }
-    let decoded = percent_decode_str(target.name).decode_utf8_lossy().into_owned();
     let mut add = |text: String| {
-        if !spellings.iter().any(|known| **known == text) {
-            spellings.push(Cow::Owned(text));
+        if text != target.name && !others.contains(&text) {
+            others.push(text);
         }
     };
+    let decoded = percent_decode_str(target.name).decode_utf8_lossy().into_owned();
     let whole = |text: &str| Url::parse(text).ok().map(|url| url.to_string());
     // Characters that the parser escapes are read as they were written.
     let readable = |text: String| percent_decode_str(&text).decode_utf8_lossy().into_owned();
     whole(target.name).map(readable).into_iter().for_each(&mut add);
     whole(&decoded).map(readable).into_iter().for_each(&mut add);
     add(decoded);
-    spellings
+    others
 }
 
 fn read_servers(setting: &Setting<'_>) -> Option<Vec<Rule>> {
