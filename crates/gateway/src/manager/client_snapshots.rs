@@ -166,23 +166,22 @@ impl Manager {
         view: Option<&str>,
     ) -> Result<Scope, Error> {
         let shared = self.published.snapshot.load();
-        let is_view = |name: &str| shared.has_view(name) && own.is_none_or(|own| **own == *name);
-        if let Some(view) = view.filter(|view| !is_view(view)) {
-            return Err(Error::ViewNotFound { view: sanitize::name(view) });
-        }
-        let (view, server) = match named {
-            Some(name) if view.is_none() && is_view(name) => (Some(name), None),
-            server => (view.or(own.map(|own| &**own)), server),
+        let find = |name: &str| shared.view_called(name).filter(|view| own.is_none_or(|own| own == view));
+        let not_found = |view: &str| Error::ViewNotFound { view: sanitize::name(view) };
+        let view = view.map(|view| find(view).ok_or_else(|| not_found(view))).transpose()?;
+        let (view, server) = match named.filter(|_| view.is_none()).and_then(find) {
+            Some(view) => (Some(view), None),
+            None => (view.or_else(|| own.cloned()), named),
         };
         let known = |server: &str| {
-            let found = match view {
+            let found = match &view {
                 Some(view) => shared.through(view).server(server).cloned(),
                 None => shared.server(server).cloned(),
             };
             found.map(|server| Arc::clone(&server.upstream.config().name))
         };
         let server = server.map(known).transpose()?;
-        Ok(Scope { view: view.map(Arc::from), server })
+        Ok(Scope { view, server })
     }
 
     /// The snapshot for programs of `principal`, after a wait for its connections to servers where each principal logs in.

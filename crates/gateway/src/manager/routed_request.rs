@@ -134,6 +134,29 @@ impl RoutedRequest {
         self.route.as_ref().map_or(Effect::Unsafe, |route| route.effect)
     }
 
+    /// Checks that the view of its client has it at `server`, which is its own in a later snapshot.
+    pub(super) fn check_view(&self, server: &Server) -> Result<(), Error> {
+        if server.view.is_none() || self.is_login() {
+            return Ok(());
+        }
+        match self.tool() {
+            Some(tool) if !server.offers(Kind::Tools, tool, self.declared_effect()) => {
+                Err(self.unknown_at(server))
+            }
+            None if self.reads_a_uri()
+                && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) =>
+            {
+                Err(Error::resource_not_found(&self.subject))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unknown_at(&self, server: &Server) -> Error {
+        let names = server.catalog.tools().iter().map(|entry| entry.exposed.as_str());
+        Error::name_not_found(ItemKind::Tool, &self.subject, Some(&server.upstream.config().name), names)
+    }
+
     /// Checks that `server`, which is its own in this or a later snapshot, allows it. A tool may be denied or held since it
     /// was routed.
     pub(super) fn check_policy(&self, server: &Server) -> Result<(), Error> {
@@ -141,16 +164,11 @@ impl RoutedRequest {
         if self.is_login() {
             return Err(server.login_required());
         }
+        if !std::ptr::eq(server, &raw const *self.server) {
+            self.check_view(server)?;
+        }
         let held = match self.tool() {
-            Some(tool) if !server.offers(Kind::Tools, tool, self.declared_effect()) => {
-                let names = server.catalog.tools().iter().map(|entry| entry.exposed.as_str());
-                return Err(Error::name_not_found(ItemKind::Tool, tool, Some(&config.name), names));
-            }
-            None if self.reads_a_uri()
-                && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) =>
-            {
-                return Err(Error::resource_not_found(&self.subject));
-            }
+            Some(tool) if !config.tools.let_through(tool) => return Err(self.unknown_at(server)),
             _ if config.tools.on_change != OnChange::Block => None,
             Some(tool) => server.trust.held(tool),
             None if self.reads_a_uri() => server.trust.held_around(&self.subject),

@@ -78,6 +78,7 @@ impl Manager {
     pub(crate) fn renewed(&self, request: RoutedRequest) -> Result<RoutedRequest, Error> {
         let snapshot = self.seen_by(request.call.affinity.as_ref());
         let server = Arc::clone(snapshot.server(request.server_name())?);
+        request.check_view(&server)?;
         Ok(RoutedRequest { server, ..request })
     }
 

@@ -36,6 +36,11 @@ impl Snapshot {
         self.projections.keys().cloned().collect()
     }
 
+    /// The name of the view `name`, if there is one.
+    pub(in crate::manager) fn view_called(&self, name: &str) -> Option<Arc<str>> {
+        self.projections.get_key_value(name).map(|(name, _)| Arc::clone(name))
+    }
+
     /// Whether there is a view `name`.
     pub(in crate::manager) fn has_view(&self, name: &str) -> bool {
         self.projections.contains_key(name)
