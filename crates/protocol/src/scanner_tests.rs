@@ -45,7 +45,10 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(&read, &Message::judged(&text));
     let from_server = Message::from_server(&text);
     prop_assert_eq!(&from_server, &Message::scanned(&text));
-    if is_quick(&text) {
+    // Some servers answer with the number of a request as a text, which is taken as the number.
+    let id: Option<String> = Raw::parse(&text).ok().and_then(|message| message.get_as("id"));
+    let is_number = id.is_some_and(|id| id.parse::<i64>().is_ok());
+    if is_quick(&text) && !is_number {
         prop_assert_eq!(&read, &from_server);
     }
     let (value, expected) = (Raw::parse(&text), Raw::judged(&text));
