@@ -94,6 +94,17 @@ pub(crate) enum Error {
         /// The reason.
         reason: String,
     },
+    /// The configuration file has no such server.
+    #[error("{}: {reason}; nothing was changed", .path.display())]
+    NoServer {
+        /// The file.
+        path: PathBuf,
+        /// The reason, with a similar name.
+        reason: String,
+    },
+    /// The new entry of a server is refused.
+    #[error("{0}")]
+    Entry(String),
     /// A pasted text cannot be used.
     #[error("{name}: {reason}")]
     NotServers {

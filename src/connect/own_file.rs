@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
-use super::registry::{self, Offer};
+use super::registry::{self, NotChanged, Offer};
 use super::{
     Client, ClientFile, Error, FileChange, inherited, migrate, missing_values, reader, snippet, unchanged,
 };
@@ -196,12 +196,7 @@ pub(crate) fn remove(
     names: &[String],
     environment: &Lookup<'_>,
 ) -> Result<ServersChange, Error> {
-    let now = unchanged(path)?;
-    let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
-    let after = registry::remove(&now.before, names).map_err(failed)?;
-    let before = now.before.clone();
-    let (change, others) = checked(now, &before, after, environment)?;
-    Ok(ServersChange { change, refused: Vec::new(), notes: note_on(others).into_iter().collect() })
+    changed(path, environment, |before| registry::remove(before, names))
 }
 
 /// Plans to change the entry of the server `name` in the file at `path`.
@@ -211,9 +206,21 @@ pub(crate) fn edit(
     change: impl FnOnce(&Members) -> Result<Members, String>,
     environment: &Lookup<'_>,
 ) -> Result<ServersChange, Error> {
+    changed(path, environment, |before| registry::edit(before, name, change))
+}
+
+/// Plans to change the text of the file at `path` as `make` does.
+fn changed(
+    path: &Path,
+    environment: &Lookup<'_>,
+    make: impl FnOnce(&str) -> Result<String, NotChanged>,
+) -> Result<ServersChange, Error> {
     let now = unchanged(path)?;
-    let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
-    let after = registry::edit(&now.before, name, change).map_err(failed)?;
+    let after = make(&now.before).map_err(|refusal| match refusal {
+        NotChanged::NoServer(reason) => Error::NoServer { path: path.to_owned(), reason },
+        NotChanged::Entry(reason) => Error::Entry(reason),
+        NotChanged::Text(reason) => Error::Unchanged { path: path.to_owned(), reason },
+    })?;
     let before = now.before.clone();
     let (change, others) = checked(now, &before, after, environment)?;
     Ok(ServersChange { change, refused: Vec::new(), notes: note_on(others).into_iter().collect() })

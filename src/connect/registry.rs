@@ -121,12 +121,29 @@ fn not_passed_yet(present: &Json, inherited: &[String]) -> Vec<String> {
     usual.iter().cloned().chain(further).collect()
 }
 
+/// Why the text of a file is not changed.
+#[derive(Debug)]
+pub(super) enum NotChanged {
+    /// It has no such server.
+    NoServer(String),
+    /// The new entry is refused.
+    Entry(String),
+    /// It cannot be read, or its layout cannot be edited.
+    Text(String),
+}
+
+impl From<String> for NotChanged {
+    fn from(reason: String) -> Self {
+        Self::Text(reason)
+    }
+}
+
 /// Returns the text `before` without the servers `names`.
-pub(super) fn remove(before: &str, names: &[String]) -> Result<String, String> {
+pub(super) fn remove(before: &str, names: &[String]) -> Result<String, NotChanged> {
     let present = PLACE.parse(before)?;
     let entries = PLACE.entries(&present);
     if let Some(absent) = names.iter().find(|name| !entries.iter().any(|(other, _)| other == *name)) {
-        return Err(no_server(absent, &entries));
+        return Err(NotChanged::NoServer(no_server(absent, &entries)));
     }
     let after = document::with_unix_lines(before, |text| yaml::remove(text, SERVERS, names))?;
     let unsafe_edit = || "its layout cannot be edited safely".to_owned();
@@ -136,7 +153,7 @@ pub(super) fn remove(before: &str, names: &[String]) -> Result<String, String> {
     if is_kept && remaining.next().is_none() && others(&present) == others(&rest) {
         Ok(after)
     } else {
-        Err(unsafe_edit())
+        Err(unsafe_edit().into())
     }
 }
 
@@ -145,16 +162,18 @@ pub(super) fn edit(
     before: &str,
     name: &str,
     change: impl FnOnce(&Members) -> Result<Members, String>,
-) -> Result<String, String> {
+) -> Result<String, NotChanged> {
     let present = PLACE.parse(before)?;
     let entries = PLACE.entries(&present);
     let entry = entries.iter().find(|(other, _)| other == name).map(|(_, entry)| *entry);
-    let Some(Json::Object(members)) = entry else { return Err(no_server(name, &entries)) };
-    let entry = Json::Object(change(members)?);
+    let Some(Json::Object(members)) = entry else {
+        return Err(NotChanged::NoServer(no_server(name, &entries)));
+    };
+    let entry = Json::Object(change(members).map_err(NotChanged::Entry)?);
     if Json::Object(members.clone()) == entry {
         return Ok(before.to_owned());
     }
-    PLACE.apply(before, &Edit { name, entry: &entry, remove: &[] })
+    Ok(PLACE.apply(before, &Edit { name, entry: &entry, remove: &[] })?)
 }
 
 /// Says that the file has no server `name`.

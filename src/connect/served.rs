@@ -52,15 +52,7 @@ impl ServedFile {
                 own_file::add(path, &[Offer::own("the request", name, entry)], environment)
             }
             EntryChange::Edit(settings) => {
-                let mut invalid = None;
-                let change = |entry: &Members| {
-                    edited(entry, settings, is_local).inspect_err(|reason| invalid = Some(reason.clone()))
-                };
-                let planned = own_file::edit(path, name, change, environment);
-                if let Some(reason) = invalid {
-                    return Err(NotEdited::Invalid(reason));
-                }
-                planned
+                own_file::edit(path, name, |entry| edited(entry, settings, is_local), environment)
             }
             EntryChange::Remove => own_file::remove(path, &[name.to_owned()], environment),
         };
@@ -85,9 +77,8 @@ impl ServedFile {
 fn of_file(error: Error) -> NotEdited {
     match error {
         Error::Refused(error) => NotEdited::Invalid(format!("the entry is not valid: {error}")),
-        Error::Unchanged { reason, .. } if reason.starts_with("there is no server") => {
-            NotEdited::Unknown(reason)
-        }
+        Error::Entry(reason) => NotEdited::Invalid(reason),
+        Error::NoServer { reason, .. } => NotEdited::Unknown(reason),
         Error::Unchanged { reason, .. } => NotEdited::Conflict(format!("{reason}; nothing was changed")),
         Error::File { reason: file::Error::Changed, .. } => NotEdited::Conflict(
             "another program changed the configuration file meanwhile: look at the change again".into(),
