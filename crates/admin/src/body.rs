@@ -208,7 +208,7 @@ impl Members {
                         wrong(
                             &field,
                             "a member that is not known",
-                            "one of server, tool, arguments, timeout, view",
+                            &format!("one of {}", MEMBERS.join(", ")),
                         ),
                     );
                     continue;
