@@ -220,9 +220,8 @@ impl Registry {
             return;
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        let build = move || Some(choose(&now, &config, &update)?.with_projections(&config, Some(&now)));
-        if let Some(Some(next)) = off_thread(build).await {
-            self.publish(next);
+        if let Some(Some(next)) = off_thread(move || choose(&now, &config, &update)).await {
+            self.publish(next).await;
             self.publish_all_own().await;
         }
     }
@@ -234,13 +233,10 @@ impl Registry {
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let Apply { upstreams, known, forgotten, done, .. } = order;
-        let build = move || {
-            let next = now.applied(&config, upstreams, &known, forgotten.as_deref());
-            next.with_projections(&config, Some(&now))
-        };
+        let build = move || now.applied(&config, upstreams, &known, forgotten.as_deref());
         if let Some(next) = off_thread(build).await {
             let before = self.snapshot.load_full();
-            self.publish(next);
+            self.publish(next).await;
             self.forget_replaced(&before).await;
             self.publish_all_own().await;
             let _ = done.send(()); // the operator may have left
@@ -256,17 +252,24 @@ impl Registry {
                 sha256: sha256.as_deref(),
                 previous_owner: previous_owner.as_deref(),
             };
-            let next = now.approved(&config, &server, approval)?;
-            Ok(next.with_projections(&config, Some(&now)))
+            now.approved(&config, &server, approval)
         };
         if let Some(next) = off_thread(build).await {
-            let _ = done.send(next.map(|next| self.publish(next))); // the operator may have left
+            let mut approved = Ok(());
+            match next {
+                Ok(next) => self.publish(next).await,
+                Err(refusal) => approved = Err(refusal),
+            }
+            let _ = done.send(approved); // the operator may have left
             self.publish_all_own().await;
         }
     }
 
-    fn publish(&mut self, next: Snapshot) {
-        let before = self.snapshot.load();
+    /// Publishes `next`, and the snapshots of all views with it.
+    async fn publish(&mut self, next: Snapshot) {
+        let (before, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
+        let now = Arc::clone(&before);
+        let Some(next) = off_thread(move || next.with_projections(&config, Some(&now))).await else { return };
         for server in next.servers() {
             let name = &server.upstream.config().name;
             let known = before.server(name).ok().map(|before| &before.trust);
@@ -348,11 +351,11 @@ impl Registry {
             let own = of_view.seen_with(&config, before.as_deref(), &offers);
             let seen = (own.as_ref().unwrap_or(&of_view), before.as_deref());
             let learned = shared.learned_from(&config, seen, &offers);
-            (own, learned.map(|learned| learned.with_projections(&config, Some(&shared))))
+            (own, learned)
         };
         if let Some((own, learned)) = off_thread(build).await {
             if let Some(learned) = learned {
-                self.publish(learned);
+                self.publish(learned).await;
             }
             self.clients.put(affinity, own);
         }
