@@ -139,7 +139,7 @@ struct NamedState {
 )]
 pub(super) async fn summary(State(api): State<Api>, principal: Option<Extension<Principal>>) -> Response {
     let view = principal.as_ref().and_then(|Extension(principal)| principal.view());
-    let servers = ServerEntry::all(&api.manager.seen_through(view.map(|view| &**view)));
+    let servers = ServerEntry::all(&api.manager.seen_through(view));
     let named = |server: &ServerEntry| NamedState {
         name: server.name().to_string(),
         server: server.name().to_string(),

@@ -241,7 +241,7 @@ impl Api {
 
     /// Returns the servers as `principal` sees them.
     fn seen(&self, principal: &Principal) -> Arc<Snapshot> {
-        self.manager.seen_through(principal.view().map(|view| &**view))
+        self.manager.seen_through(principal.view())
     }
 }
 

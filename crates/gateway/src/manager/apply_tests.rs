@@ -179,6 +179,34 @@ async fn a_further_request_of_a_call_obeys_a_reload_since_its_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_further_request_of_a_call_obeys_a_view_that_was_narrowed_since_its_first() {
+    use upstream::{Affinity, Call, Owner};
+
+    let scope = Scope::of_view("v");
+    for (deny, may) in [(["a/t"].as_slice(), false), (["a/u"].as_slice(), true)] {
+        let (a, b) = (server(&["t", "u"]), server(&["v"]));
+        let (manager, [of_a, of_b]) = two(&a, &b).await;
+        let apply = async |deny: &[&str]| {
+            let views =
+                vec![Arc::new(crate::manager::View::of("v", Some(&["a"]), None, deny).expect("rules"))];
+            let config = Config { views, ..config(vec![of_a.clone(), of_b.clone()]) };
+            manager.apply_with(config, |_| unreachable!("no server is new")).await.expect("applied");
+        };
+        apply(&[]).await;
+        let params = Raw::of(&serde_json::json!({"name": "t", "arguments": {}}));
+        let affinity = Affinity::of_program("p".into(), None).through(scope.view.clone());
+        let call = Call::of_gateway("tools/call", Some(params));
+        let call = Call { owner: Owner::new(), affinity: Some(affinity.clone()), ..call };
+        let viewer = crate::manager::Viewer { scope: &scope, affinity: Some(&affinity) };
+        let found = manager.tool_request(viewer, "t", call, None).await.expect("offered");
+        apply(deny).await;
+        let renewed = manager.renewed(found);
+        let is_unknown = matches!(&renewed, Err(Error::NameNotFound { name, .. }) if name == "t");
+        assert_eq!((renewed.is_ok(), is_unknown), (may, !may), "{renewed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_configuration_that_cannot_be_used_changes_nothing() {
     let (a, b) = (server(&["t"]), server(&["u"]));
     let (manager, [of_a, of_b]) = two(&a, &b).await;

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::snapshot::{Offers, Snapshot};
 use super::{Error, Manager, STARTUP_GRACE, Scope};
 use json::Raw;
-use protocol::{Era, LogLevel, method, sanitize};
+use protocol::{Era, LogLevel, method};
 use upstream::{Affinity, Call, Offer, Upstream, WaitFor};
 
 /// A client or a program that looks a name up.
@@ -135,17 +135,15 @@ impl Manager {
     /// The snapshot for the client of `affinity`: its own if servers offer it something else, or that of its view.
     pub fn seen_by(&self, affinity: Option<&Affinity>) -> Arc<Snapshot> {
         match affinity {
-            Some(affinity) => self
-                .published
-                .clients
-                .get(affinity)
-                .unwrap_or_else(|| self.seen_through(affinity.view().map(|view| &**view))),
+            Some(affinity) => {
+                self.published.clients.get(affinity).unwrap_or_else(|| self.seen_through(affinity.view()))
+            }
             None => self.snapshot(),
         }
     }
 
     /// The snapshot of the view `view`, or of everything.
-    pub fn seen_through(&self, view: Option<&str>) -> Arc<Snapshot> {
+    pub fn seen_through(&self, view: Option<&Arc<str>>) -> Arc<Snapshot> {
         match view {
             Some(view) => self.published.snapshot.load().through(view),
             None => self.snapshot(),
@@ -167,8 +165,7 @@ impl Manager {
     ) -> Result<Scope, Error> {
         let shared = self.published.snapshot.load();
         let find = |name: &str| shared.view_called(name).filter(|view| own.is_none_or(|own| own == view));
-        let not_found = |view: &str| Error::ViewNotFound { view: sanitize::name(view) };
-        let view = view.map(|view| find(view).ok_or_else(|| not_found(view))).transpose()?;
+        let view = view.map(|view| find(view).ok_or_else(|| Error::view_not_found(view))).transpose()?;
         let (view, server) = match named.filter(|_| view.is_none()).and_then(find) {
             Some(view) => (Some(view), None),
             None => (view.or_else(|| own.cloned()), named),
@@ -187,7 +184,7 @@ impl Manager {
     /// The snapshot for programs of `principal`, after a wait for its connections to servers where each principal logs in.
     pub async fn seen_by_program(&self, principal: &Arc<str>, scope: &Scope) -> Arc<Snapshot> {
         if !self.has_logins() {
-            return self.seen_through(scope.view.as_deref());
+            return self.seen_through(scope.view.as_ref());
         }
         let affinity = Affinity::of_program(Arc::clone(principal), None).through(scope.view.clone());
         if self.needs_own_session(Viewer { scope, affinity: Some(&affinity) }) {
@@ -204,7 +201,7 @@ impl Manager {
     /// ([`Manager::open_session`]): they list nothing without a login.
     pub fn needs_own_session(&self, viewer: Viewer<'_>) -> bool {
         let Some(affinity) = viewer.affinity.filter(|_| self.has_logins()) else { return false };
-        let snapshot = self.seen_through(viewer.scope.view.as_deref());
+        let snapshot = self.seen_through(viewer.scope.view.as_ref());
         let mut servers = snapshot.servers_in(viewer.scope).iter().map(|server| &server.upstream);
         servers.any(|server| {
             server.config().is_per_principal() && server.needs_own_session(affinity, &Raw::empty_object())
@@ -218,7 +215,7 @@ impl Manager {
         capabilities: &Raw,
         server: &str,
     ) -> Option<Arc<Upstream>> {
-        let snapshot = self.seen_through(affinity.view().map(|view| &**view));
+        let snapshot = self.seen_through(affinity.view());
         let upstream = &snapshot.server(server).ok()?.upstream;
         let may_open = upstream.needs_own_session(affinity, capabilities) || upstream.has_to_decide();
         may_open.then(|| Arc::clone(upstream))
@@ -228,14 +225,14 @@ impl Manager {
     /// ([`Manager::refresh`]).
     pub(crate) fn is_stale(&self, viewer: Viewer<'_>) -> bool {
         let Some(affinity) = viewer.affinity else { return false };
-        let snapshot = self.seen_through(viewer.scope.view.as_deref());
+        let snapshot = self.seen_through(viewer.scope.view.as_ref());
         snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.is_stale(affinity))
     }
 
     /// Reads the lists of `viewer` again where a server announced a change on its own connection.
     pub(crate) async fn refresh(&self, viewer: Viewer<'_>) {
         if let Some(affinity) = viewer.affinity.filter(|_| self.is_stale(viewer)) {
-            let snapshot = self.seen_through(viewer.scope.view.as_deref());
+            let snapshot = self.seen_through(viewer.scope.view.as_ref());
             let servers = snapshot.servers_in(viewer.scope).iter();
             futures_util::future::join_all(servers.map(|server| server.upstream.refresh(affinity))).await;
         }
@@ -243,7 +240,7 @@ impl Manager {
 
     /// Has servers that have a connection for the client of `affinity` write log lines of `level` and above on it.
     pub async fn want_log(&self, scope: &Scope, affinity: &Affinity, level: LogLevel) {
-        let snapshot = self.seen_through(scope.view.as_deref());
+        let snapshot = self.seen_through(scope.view.as_ref());
         let requests =
             snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(affinity, level));
         futures_util::future::join_all(requests).await;
@@ -252,7 +249,7 @@ impl Manager {
     /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits for what is `awaited`
     /// of each. With `only` it is that one server, wherever its clients log in.
     pub async fn open_session(&self, scope: &Scope, call: &Call, only: Option<&str>, awaited: WaitFor) {
-        let snapshot = self.seen_through(scope.view.as_deref());
+        let snapshot = self.seen_through(scope.view.as_ref());
         let is_meant = |upstream: &Upstream| match only {
             Some(only) => *upstream.config().name == *only,
             None => upstream.config().is_per_principal(),

@@ -179,6 +179,11 @@ impl Error {
         Self::ServerNotFound { server: sanitize::name(server), available, nearest }
     }
 
+    /// An error for a view that does not exist, or that a client may not have.
+    pub fn view_not_found(view: &str) -> Self {
+        Self::ViewNotFound { view: sanitize::name(view) }
+    }
+
     /// An error for a name that is not among `names`.
     pub fn name_not_found<'a>(
         kind: ItemKind,

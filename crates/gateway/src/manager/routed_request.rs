@@ -129,20 +129,13 @@ impl RoutedRequest {
             .contains(&self.call.method.as_str())
     }
 
-    /// The effect that the tool declared when it was routed.
-    fn declared_effect(&self) -> Effect {
-        self.route.as_ref().map_or(Effect::Unsafe, |route| route.effect)
-    }
-
     /// Checks that the view of its client has it at `server`, which is its own in a later snapshot.
     pub(super) fn check_view(&self, server: &Server) -> Result<(), Error> {
         if server.view.is_none() || self.is_login() {
             return Ok(());
         }
         match self.tool() {
-            Some(tool) if !server.offers(Kind::Tools, tool, self.declared_effect()) => {
-                Err(self.unknown_at(server))
-            }
+            Some(tool) if !server.offers_tool(tool) => Err(self.unknown_at(server)),
             None if self.reads_a_uri()
                 && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) =>
             {

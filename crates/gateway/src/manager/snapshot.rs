@@ -349,6 +349,16 @@ impl Server {
         Arc::new(catalog(std::iter::once(self), style, &mut history))
     }
 
+    /// Whether clients get the tool `name`, as the server declares it now.
+    pub(in crate::manager) fn offers_tool(&self, name: &str) -> bool {
+        let config = self.upstream.config();
+        let mut tools = self.offer.iter().flat_map(|offer| &offer.tools);
+        tools.find(|tool| tool.name == name).is_some_and(|tool| {
+            let effect = self.view.as_ref().map_or(tool.effect, |view| view.effect(&config.name, tool));
+            self.offers(Kind::Tools, name, effect)
+        })
+    }
+
     /// Whether clients get something that this server has.
     pub(in crate::manager) fn offers(&self, kind: Kind, name: &str, effect: Effect) -> bool {
         let config = self.upstream.config();

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::tool_change::ToolChange;
-use protocol::feature::{Effect, Kind};
+use protocol::feature::{Effect, Kind, Tool};
 use settings::{FromSetting, Setting, settings};
 use upstream::config::{Tools, is_match};
 
@@ -92,33 +92,46 @@ pub struct Decision {
     pub line: Option<u32>,
 }
 
-impl Decision {
-    const fn of(is_offered: bool) -> Self {
-        Self { is_offered, setting: None, rule: None, line: None }
-    }
-}
-
 /// Decides whether a server with the selection `tools` offers `target` to clients of `view`, or to clients without one.
 pub(super) fn decide(view: Option<&View>, tools: &Tools, target: Target<'_>) -> Decision {
-    if target.kind == Kind::Tools
-        && let Some(setting) = tools.hidden_by(target.name)
-    {
-        let setting = Some(format!("mcp_servers.{}.{setting}", target.server));
-        return Decision { setting, ..Decision::of(false) };
-    }
-    view.map_or(Decision::of(true), |view| view.decide(target))
+    let (is_offered, key, rule) = verdict(view, tools, target);
+    let setting = key.map(|key| match key {
+        Key::Server(key) => format!("mcp_servers.{}.{key}", target.server),
+        Key::View(view, key) => format!("views.{view}.{key}"),
+    });
+    Decision { is_offered, setting, rule: rule.map(Rule::text), line: rule.map(|rule| rule.line) }
 }
 
 /// Whether [`decide`] offers it, without saying why.
 pub(super) fn offers(view: Option<&View>, tools: &Tools, target: Target<'_>) -> bool {
-    let is_let_through = target.kind != Kind::Tools || tools.let_through(target.name);
-    is_let_through && view.is_none_or(|view| view.verdict(target).0)
+    verdict(view, tools, target).0
 }
 
-/// The setting of a view that decides about a target.
-type Key = &'static str;
+/// Whether something is offered, and the setting and its rule that decided.
+type Verdict<'a> = (bool, Option<Key<'a>>, Option<&'a Rule>);
+
+/// A setting that decides about a target.
+#[derive(Clone, Copy)]
+enum Key<'a> {
+    /// One of the entry of its server.
+    Server(&'static str),
+    /// One of the view of this name.
+    View(&'a str, &'static str),
+}
+
+fn verdict<'a>(view: Option<&'a View>, tools: &Tools, target: Target<'_>) -> Verdict<'a> {
+    match tools.hidden_by(target.name).filter(|_| target.kind == Kind::Tools) {
+        Some(setting) => (false, Some(Key::Server(setting)), None),
+        None => view.map_or((true, None, None), |view| view.verdict(target)),
+    }
+}
 
 impl View {
+    /// The effect of a tool, as the operator or else its server declares it.
+    pub(super) fn effect(&self, server: &str, tool: &Tool) -> Effect {
+        self.change(server, &tool.name).map_or(tool.effect, |change| change.effect(tool))
+    }
+
     /// The changes of a tool by the view.
     pub(super) fn change(&self, server: &str, tool: &str) -> Option<&ToolChange> {
         self.tools.get(server)?.get(tool)
@@ -147,20 +160,11 @@ impl View {
         })
     }
 
-    fn decide(&self, target: Target<'_>) -> Decision {
-        let (is_offered, key, rule) = self.verdict(target);
-        Decision {
-            is_offered,
-            setting: key.map(|key| format!("views.{}.{key}", self.name)),
-            rule: rule.map(Rule::text),
-            line: rule.map(|rule| rule.line),
-        }
-    }
-
-    fn verdict(&self, target: Target<'_>) -> (bool, Option<Key>, Option<&Rule>) {
+    fn verdict(&self, target: Target<'_>) -> Verdict<'_> {
+        let key = |key| Some(Key::View(&self.name, key));
         let of_server = self.servers.iter().flatten().find(|rule| is_match(&rule.server, target.server));
         if self.servers.is_some() && of_server.is_none() {
-            return (false, Some("servers"), None);
+            return (false, key("servers"), None);
         }
         let others = other_spellings(target);
         let spellings = || std::iter::once(target.name).chain(others.iter().map(|other| &**other));
@@ -168,17 +172,17 @@ impl View {
             rules.iter().position(|rule| rule.matches(target.server, spelling))
         };
         if let Some(at) = spellings().find_map(|spelling| matching(&self.deny, spelling)) {
-            return (false, Some("deny"), Some(&self.deny[at]));
+            return (false, key("deny"), Some(&self.deny[at]));
         }
         let changes_nothing = matches!(target.effect, Effect::ReadOnly | Effect::Metered);
         if self.read_only && target.kind == Kind::Tools && !changes_nothing {
-            return (false, Some("read_only"), None);
+            return (false, key("read_only"), None);
         }
-        let Some(allow) = &self.allow else { return (true, Some("servers"), of_server) };
+        let Some(allow) = &self.allow else { return (true, key("servers"), of_server) };
         let mut allowing = spellings().map(|spelling| matching(allow, spelling));
         match allowing.next().flatten() {
-            Some(at) if allowing.all(|other| other.is_some()) => (true, Some("allow"), Some(&allow[at])),
-            _ => (false, Some("allow"), None),
+            Some(at) if allowing.all(|other| other.is_some()) => (true, key("allow"), Some(&allow[at])),
+            _ => (false, key("allow"), None),
         }
     }
 }

@@ -102,5 +102,6 @@ fn decision_names_the_setting_and_the_rule() {
         let found = (decision.setting.as_deref(), decision.rule.as_deref());
         assert_eq!(found, (Some(setting), rule), "{server}/{name}");
     }
-    assert_eq!(decide(None, &Tools::default(), tool("s", "t", Effect::Unsafe)), Decision::of(true));
+    let offered = Decision { is_offered: true, setting: None, rule: None, line: None };
+    assert_eq!(decide(None, &Tools::default(), tool("s", "t", Effect::Unsafe)), offered);
 }

@@ -41,10 +41,12 @@ impl Manager {
     /// Explains the tools that `name` means: towards clients of `view`, towards all, or at a server, also as
     /// `server/name`. An error if no server offers one.
     pub fn why(&self, view: Option<&str>, name: &str) -> Result<Vec<Explanation>, Error> {
-        let (shared, seen) = (self.snapshot(), self.seen_through(view));
-        if let Some(view) = view.filter(|view| !shared.has_view(view)) {
-            return Err(Error::ViewNotFound { view: view.to_owned() });
-        }
+        let shared = self.snapshot();
+        let known = |view: &str| shared.view_called(view).ok_or_else(|| Error::view_not_found(view));
+        let seen = match view.map(known).transpose()? {
+            Some(view) => shared.through(&view),
+            None => Arc::clone(&shared),
+        };
         let explained = shared.servers().iter().flat_map(|server| {
             let names = names_at(&shared, &seen, server, name);
             names.into_iter().map(|own| explanation(&seen, server, own)).collect::<Vec<_>>()
@@ -82,8 +84,8 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
     let (config, status) = (server.upstream.config(), server.upstream.status());
     let tool = server.offer.iter().flat_map(|offer| &offer.tools).find(|tool| tool.name == own);
     let view = seen.view();
-    let change = view.and_then(|view| view.change(&config.name, own));
-    let effect = tool.map_or(Effect::Unsafe, |tool| change.map_or(tool.effect, |change| change.effect(tool)));
+    let effect =
+        tool.map_or(Effect::Unsafe, |tool| view.map_or(tool.effect, |view| view.effect(&config.name, tool)));
     let target = Target { server: &config.name, kind: Kind::Tools, name: own, effect };
     let decision = decide(view.map(|view| &**view), &config.tools, target);
     let is_held = config.tools.on_change == OnChange::Block && server.trust.held(own).is_some();

@@ -221,7 +221,7 @@ impl<'a> Part<'a> {
 
     /// The effect of a tool, as the operator or its server declares it.
     fn effect(&self, tool: &Tool) -> Effect {
-        self.change(tool).map_or(tool.effect, |change| change.effect(tool))
+        self.view.map_or(tool.effect, |view| view.effect(self.server, tool))
     }
 
     /// The items of `kind`, no tools, that clients get.

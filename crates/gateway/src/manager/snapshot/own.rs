@@ -24,7 +24,7 @@ impl Revisions {
     }
 
     /// The count after a client that saw `before` sees `now`.
-    pub(super) fn followed(mut self, now: &Arc<Catalog>, before: &Arc<Catalog>) -> Self {
+    fn followed(mut self, now: &Arc<Catalog>, before: &Arc<Catalog>) -> Self {
         if !Arc::ptr_eq(now, before) {
             self.count_own(changed(now, before));
         }

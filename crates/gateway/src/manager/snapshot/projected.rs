@@ -41,11 +41,6 @@ impl Snapshot {
         self.projections.get_key_value(name).map(|(name, _)| Arc::clone(name))
     }
 
-    /// Whether there is a view `name`.
-    pub(in crate::manager) fn has_view(&self, name: &str) -> bool {
-        self.projections.contains_key(name)
-    }
-
     /// The view through which it shows the servers.
     pub(crate) const fn view(&self) -> Option<&Arc<View>> {
         self.view.as_ref()
@@ -71,7 +66,12 @@ impl Snapshot {
             by_name: servers.iter().enumerate().map(by_name).collect(),
             not_configured: wrong.cloned().collect(),
             catalog: was.map(|(_, was)| Arc::clone(&was.catalog)).unwrap_or_default(),
-            history: self.history_in(view, was.map(|(_, was)| &was.history)),
+            history: match was {
+                Some((shared, was)) if is_same_view && Arc::ptr_eq(&shared.history, &self.history) => {
+                    Arc::clone(&was.history)
+                }
+                _ => self.history_in(view, was.map(|(_, was)| &was.history)),
+            },
             revisions: was.map(|(_, was)| was.revisions).unwrap_or_default(),
             started: self.started,
             was_settled: self.was_settled,

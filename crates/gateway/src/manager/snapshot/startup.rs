@@ -95,7 +95,7 @@ fn patience(server: &Upstream) -> Duration {
 
 impl Manager {
     fn longest_patience(&self, scope: &Scope) -> Duration {
-        let snapshot = self.seen_through(scope.view.as_deref());
+        let snapshot = self.seen_through(scope.view.as_ref());
         let unsettled = snapshot.servers_in(scope).iter().filter(|server| !server.settled);
         unsettled.map(|server| patience(&server.upstream)).max().unwrap_or_default()
     }
@@ -103,14 +103,14 @@ impl Manager {
     /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
     /// to connect, or was started more than 300 ms ago, or `first_list_wait` if it is a program.
     pub(crate) async fn listable(&self, scope: &Scope) {
-        if self.seen_through(scope.view.as_deref()).listable_at(scope).is_none() {
+        if self.seen_through(scope.view.as_ref()).listable_at(scope).is_none() {
             return;
         }
         let mut changes = self.changes();
         let end = Instant::now() + LONGEST_WAIT.max(self.longest_patience(scope));
         loop {
             changes.mark_unchanged();
-            let Some(at) = self.seen_through(scope.view.as_deref()).listable_at(scope) else { return };
+            let Some(at) = self.seen_through(scope.view.as_ref()).listable_at(scope) else { return };
             if !matches!(timeout_at(at.min(end), changes.changed()).await, Ok(Ok(()))) {
                 return;
             }
@@ -119,14 +119,14 @@ impl Manager {
 
     /// Returns when the first attempt to connect has ended for every server, at most after `patience`.
     pub async fn settled(&self, scope: &Scope, patience: Duration) {
-        if self.seen_through(scope.view.as_deref()).is_settled(scope) {
+        if self.seen_through(scope.view.as_ref()).is_settled(scope) {
             return;
         }
         let mut changes = self.changes();
         let wait = async {
-            while !self.seen_through(scope.view.as_deref()).is_settled(scope)
-                && changes.changed().await.is_ok()
-            {}
+            while !self.seen_through(scope.view.as_ref()).is_settled(scope) && changes.changed().await.is_ok()
+            {
+            }
         };
         // The state of a server reports a late one.
         let _ = timeout(patience, wait).await;
