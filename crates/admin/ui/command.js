@@ -2,7 +2,7 @@
 
 import { dialog } from './actions.js';
 import { visitor } from './api.js';
-import { button, fill, h } from './dom.js';
+import { button, copied, fill, h } from './dom.js';
 import { INVISIBLE } from './invisible.js';
 
 /** Where a program keeps its key. A shell puts it in, so the copied text has none. */
@@ -29,23 +29,13 @@ function commandsOf({ server, tool, name }, given) {
   return [['curl', curl], ['Command line', cli]].map(([title, parts]) => [title, parts.filter(Boolean).join(' \\\n  ')]);
 }
 
-async function copy(text, box, said) {
-  try {
-    await navigator.clipboard.writeText(text);
-    fill(said, 'copied');
-  } catch {
-    // Without TLS a browser lets no page write there.
-    getSelection().selectAllChildren(box);
-    fill(said, 'selected: copy it with the keyboard');
-  }
-}
-
 /** Opens the commands that call `tool` with the arguments `given`. */
 export function showCommands(tool, given) {
   const part = ([title, text]) => {
     const box = h('pre', { class: 'code wrap', tabindex: '0', role: 'region', 'aria-label': title }, text);
     const said = h('span', { class: 'quiet small', role: 'status' });
-    return h('section', { class: 'command' }, h('div', { class: 'command-head' }, h('h3', {}, title), said, button('Copy', () => copy(text, box, said), { class: 'small', 'aria-label': `Copy ${title}` })), box);
+    const copy = async () => fill(said, await copied(text, box) ? 'copied' : 'selected: copy it with the keyboard');
+    return h('section', { class: 'command' }, h('div', { class: 'command-head' }, h('h3', {}, title), said, button('Copy', copy, { class: 'small', 'aria-label': `Copy ${title}` })), box);
   };
   dialog(`Call ${tool.name} from a shell`, () => [
     visitor.csrf !== null && h('p', { class: 'quiet' }, 'Both read your key from the variable ', h('code', {}, KEY), '. It is in neither text.'),

@@ -81,6 +81,28 @@ export function button(text, onclick, props = {}) {
   return h('button', { type: 'button', onclick, ...props }, text);
 }
 
+let fields = 0;
+
+/** A field of a form: `input` with its label and, if there is one, its help. */
+export function field(title, input, help) {
+  fields += 1;
+  const id = `field-${fields}`;
+  input.id = id;
+  if (help) input.setAttribute('aria-describedby', `${id}-help`);
+  return h('div', { class: 'field' }, h('label', { for: id }, title), input, help && h('p', { class: 'help', id: `${id}-help` }, help));
+}
+
+/** Copies `text`, or else selects `box`, which shows it. Returns whether it is copied: without TLS a browser lets no page do that. */
+export async function copied(text, box) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    getSelection().selectAllChildren(box);
+    return false;
+  }
+}
+
 /** Buttons of which one is chosen. `options` are `[value, word, count]`; `pick` gets the value of the one that is pressed. */
 export function choices(label, options, chosen, pick) {
   const choice = ([value, word, count]) => button([word, count !== undefined && h('span', { class: 'of-choice' }, number(count))], () => pick(value),

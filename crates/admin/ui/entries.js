@@ -3,7 +3,7 @@
 import { checked, may, ofServer, send, visitor } from './api.js';
 import { dialog, told } from './actions.js';
 import { difference } from './diff.js';
-import { announce, button, fill, h, toast } from './dom.js';
+import { announce, button, field, fill, h, toast } from './dom.js';
 import { refresh } from './state.js';
 
 /** Whether the visitor may change the file: never without authentication. */
@@ -62,16 +62,6 @@ function steps(request, verb, isDanger, close, check = 'Check') {
   const changed = () => { looked = null; write.disabled = true; fill(preview); };
   const foot = h('div', { class: 'dialog-foot' }, button('Cancel', close), look, write);
   return { look, changed, parts: [preview, problem, h('p', { class: 'quiet small' }, 'The file before is kept as a backup, and the audit log records the change with your name.'), foot] };
-}
-
-let count = 0;
-
-function field(title, input, help) {
-  count += 1;
-  const id = `entry-${count}`;
-  input.id = id;
-  if (help) input.setAttribute('aria-describedby', `${id}-help`);
-  return h('div', { class: 'field' }, h('label', { for: id }, title), input, help && h('p', { class: 'help', id: `${id}-help` }, help));
 }
 
 /** Reads lines `Name: value`. */

@@ -2,7 +2,7 @@
 
 import { checked, get, may, remove, send, visitor } from './api.js';
 import { action, dialog, told } from './actions.js';
-import { badge, button, fill, h, heading, table, toast } from './dom.js';
+import { badge, button, copied, field, fill, h, heading, table, toast } from './dom.js';
 
 const ROLES = { reader: 'reader: may look', caller: 'caller: may call tools', superuser: 'superuser: may operate the gateway' };
 
@@ -22,12 +22,7 @@ function row(key, canChange, load) {
 function once({ id, key }) {
   dialog(`The key ${id}`, (close) => {
     const text = h('pre', { class: 'code wrap', tabindex: '0', role: 'region', 'aria-label': 'The key' }, key);
-    const copy = button('Copy', async () => {
-      try {
-        await navigator.clipboard.writeText(key);
-        toast('copied');
-      } catch { getSelection().selectAllChildren(text); }
-    }, { class: 'primary' });
+    const copy = button('Copy', async () => { if (await copied(key, text)) toast('copied'); }, { class: 'primary' });
     return [h('p', {}, 'It is shown this once, and stored nowhere. Send it as ', h('code', {}, 'Authorization: Bearer …'), ' or ', h('code', {}, 'X-API-Key'), '.'), text,
       h('div', { class: 'dialog-foot' }, copy, button('Done', close))];
   });
@@ -35,11 +30,11 @@ function once({ id, key }) {
 
 function making(load) {
   return button('Make a key', () => dialog('Make a key', (close) => {
-    const name = h('input', { type: 'text', id: 'key-name', autocomplete: 'off', autofocus: true, required: true, 'aria-describedby': 'key-help' });
-    const role = h('select', { id: 'key-role' }, Object.entries(ROLES).map(([value, text]) => h('option', { value }, text)));
+    const name = h('input', { type: 'text', autocomplete: 'off', autofocus: true, required: true });
+    const role = h('select', {}, Object.entries(ROLES).map(([value, text]) => h('option', { value }, text)));
     role.value = 'caller';
-    const expires = h('input', { type: 'date', id: 'key-expires' });
-    const view = h('input', { type: 'text', id: 'key-view', autocomplete: 'off', 'aria-describedby': 'view-help' });
+    const expires = h('input', { type: 'date' });
+    const view = h('input', { type: 'text', autocomplete: 'off' });
     const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
     const make = h('button', { type: 'submit', class: 'primary' }, 'Make the key');
     const submit = async (event) => {
@@ -58,9 +53,8 @@ function making(load) {
         make.disabled = false;
       }
     };
-    const part = (label, input, help) => h('div', { class: 'field' }, h('label', { for: input.id }, label), input, help);
-    return h('form', { onsubmit: submit }, part('Name', name, h('p', { class: 'help', id: 'key-help' }, 'Lower-case letters, digits and -. Logs show it.')), part('Role', role), part('Expires', expires),
-      part('View', view, h('p', { class: 'help', id: 'view-help' }, 'Optional: one of the views of the configuration file. The key then reaches nothing else.')), problem,
+    return h('form', { onsubmit: submit }, field('Name', name, 'Lower-case letters, digits and -. Logs show it.'), field('Role', role), field('Expires', expires),
+      field('View', view, 'Optional: one of the views of the configuration file. The key then reaches nothing else.'), problem,
       h('p', { class: 'quiet small' }, 'The audit log records it with your name.'), h('div', { class: 'dialog-foot' }, button('Cancel', close), make));
   }), { 'data-focus': 'make-key' });
 }
