@@ -13,6 +13,10 @@ use super::error::Error;
 use runtime::memory::{self, Charge, ChargeKind, Payer, SMALL};
 use runtime::worker::WorkBudget;
 
+/// Bytes of a body from which its buffer grows to the limit in one step. Pages that are not written cost nothing, and a
+/// buffer that grows by doubling leaves as many freed pages as it has bytes.
+const LARGE: usize = 512 * 1024;
+
 /// Reads a body of at most `limit` bytes. It is charged to the server `origin` as long as it lives.
 pub async fn whole(body: Body, limit: usize, origin: &Arc<str>) -> Result<Bytes, Error> {
     let payer = Payer { principal: None, server: origin };
@@ -52,6 +56,9 @@ pub async fn collect(mut body: Body, start: Bytes, limit: usize, payer: Payer<'_
             if whole.is_empty() {
                 whole.reserve(announced.max(first.len() + chunk.len()));
                 whole.extend_from_slice(&first);
+            }
+            if whole.len() >= LARGE && whole.capacity() - whole.len() < chunk.len() {
+                whole.reserve(limit.saturating_sub(whole.len()).max(chunk.len()));
             }
             whole.extend_from_slice(&chunk);
         }
