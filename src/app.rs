@@ -190,7 +190,7 @@ pub async fn serve_on(
         certificates: certificates.clone(),
         server: server.clone(),
         fixed: config.fixed,
-        loaded: reload::loaded(config.shown),
+        loaded: reload::loaded(config.shown, &config.file),
     };
     let (of_file, counts) = (running.of_file(renewal, &steps.edge), sockets.counts().clone());
     let (http_service, sessions, pages) = http::service(guard, &manager, &server, &steps, of_file, counts);

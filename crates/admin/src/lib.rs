@@ -50,6 +50,7 @@ mod server_state;
 mod servers;
 mod stderr;
 mod view;
+mod views;
 mod why;
 
 use std::borrow::Cow;
