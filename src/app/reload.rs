@@ -76,9 +76,11 @@ impl ReloadTarget {
     pub(super) fn of_file(self, renewal: Option<Renewal>, tasks: &Shutdown) -> admin::Options {
         let loaded = self.loaded.subscribe();
         let configuration: Configuration = Arc::new(move || loaded.borrow().clone());
+        let certificate_views = self.server.certificate_views();
         let edit_entry = renewal.as_ref().and_then(|renewal| renewal.edit_entry.clone());
         let reload = renewal.map(|renewal| self.follow(renewal, tasks));
-        admin::Options { reload, configuration: Some(configuration), edit_entry, ..admin::Options::default() }
+        let configuration = Some(configuration);
+        admin::Options { reload, configuration, edit_entry, certificate_views, ..admin::Options::default() }
     }
 
     /// Reloads the configuration whenever it is requested or the file changed, and returns the function that reloads it.

@@ -50,7 +50,7 @@ async fn report_of_a_view_counts_what_its_clients_get_and_what_each_rule_selects
         assert_eq!(support[member], expected, "{member}: {support}");
     }
     assert_eq!(names(&support, "servers", "server"), ["docs", "tickets"]);
-    let missing = json!([{"view": "gone", "keys": [{"id": "lost", "role": "caller"}], "token_words": []}]);
+    let missing = json!([{"view": "gone", "keys": [{"id": "lost", "role": "caller"}], "token_words": [], "certificates": []}]);
     assert_eq!(listed["missing"], missing);
     assert!(!all.body.contains("sha256:") && !all.body.contains("swy_"), "{}", all.body);
     let url = gateway.url("/api/v1/mcp/views");

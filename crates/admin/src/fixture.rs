@@ -68,6 +68,7 @@ impl Gateway {
             reload: Some(reload),
             edit_entry: Some(Arc::new(|_, _, _| Ok(super::EditedEntry::default()))),
             authenticator: Some(Arc::new(authenticator)),
+            certificate_views: std::collections::BTreeMap::new(),
             logins: Some(super::logins::tests::in_memory()),
             count_clients: None,
             gateway: None,

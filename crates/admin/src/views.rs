@@ -51,6 +51,9 @@ struct ViewSummary {
     /// The words in the claim of tokens that bind to it.
     #[schema(examples(json!(["helpdesk"])))]
     token_words: Vec<String>,
+    /// The names in the certificates of clients that are bound to it.
+    #[schema(examples(json!(["dns:robot.example.org"])))]
+    certificates: Vec<String>,
     /// Whether it has only tools that are declared to change nothing.
     read_only: bool,
     /// The servers that its clients see, in the order of the configuration file.
@@ -80,6 +83,9 @@ struct ViewCallers {
     /// The words in the claim of tokens that bind to it.
     #[schema(examples(json!(["helpdesk"])))]
     token_words: Vec<String>,
+    /// The names in the certificates of clients that are bound to it.
+    #[schema(examples(json!(["dns:robot.example.org"])))]
+    certificates: Vec<String>,
 }
 
 /// An API key that is bound to a view.
@@ -210,11 +216,12 @@ impl ViewSummary {
     fn of(report: &ViewReport, callers: ViewCallers) -> Self {
         let sum = |count: fn(&ServerShare) -> usize| report.servers.iter().map(count).sum();
         let idle_rules = report.rules.iter().filter(|rule| rule.is_idle()).count();
-        let ViewCallers { view, keys, token_words } = callers;
+        let ViewCallers { view, keys, token_words, certificates } = callers;
         Self {
             view,
             keys,
             token_words,
+            certificates,
             read_only: report.view.is_read_only(),
             servers: report.servers.iter().map(ViewServer::from).collect(),
             tool_count: sum(|share| share.tools),
@@ -250,6 +257,9 @@ impl Callers {
         let views = callers.words.as_ref().and_then(|words| words.views.clone());
         for (word, view) in views.into_iter().flatten() {
             callers.of_view(&view).token_words.push(word);
+        }
+        for (name, view) in &api.options.certificate_views {
+            callers.of_view(view).certificates.push(name.clone());
         }
         Ok(callers)
     }

@@ -45,8 +45,8 @@ function named(names) {
   return names.length > NAMED ? `${names.slice(0, NAMED).join(', ')} and ${number(names.length - NAMED)} more` : names.join(', ');
 }
 
-function callersOf({ keys, token_words: words }) {
-  return [...keys.map(({ id }) => id), ...words.map((word) => `tokens with ${word}`)];
+function callersOf({ keys, token_words: words, certificates }) {
+  return [...keys.map(({ id }) => id), ...words.map((word) => `tokens with ${word}`), ...certificates];
 }
 
 function isEmpty(view) {
@@ -134,11 +134,12 @@ function notes({ rules, changes, held_tools: held, summary }) {
 }
 
 function callers({ summary }, claim) {
-  const { keys, token_words: words, view } = summary;
+  const { keys, token_words: words, certificates, view } = summary;
   const key = ({ id, role }) => h('li', {}, h('code', {}, id), h('span', { class: 'quiet' }, ` key, ${role} `), h('a', { href: `#/tools/${encodeURIComponent(ofKey(id))}`, 'aria-label': `${id}: its tools` }, 'its tools'));
   const token = (word) => h('li', {}, h('span', {}, 'tokens with '), h('code', {}, word), claim && [' in ', h('code', {}, claim)]);
+  const certificate = (name) => h('li', {}, h('code', {}, name), h('span', { class: 'quiet' }, ' certificate'));
   return h('section', { 'aria-labelledby': 'callers' }, h('h2', { id: 'callers' }, 'Callers'),
-    keys.length + words.length > 0 ? h('ul', { class: 'plain-list' }, keys.map(key), words.map(token)) : h('p', { class: 'quiet' }, 'No key and no token is bound to it. Clients choose it by its address.'),
+    callersOf(summary).length > 0 ? h('ul', { class: 'plain-list' }, keys.map(key), words.map(token), certificates.map(certificate)) : h('p', { class: 'quiet' }, 'No credential is bound to it. Clients choose it by its address.'),
     copyBlock('Address', addressOf(`../mcp/${encodeURIComponent(view)}`)), copyBlock('A key that is bound to it', keyCommand(view)));
 }
 
