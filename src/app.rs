@@ -190,7 +190,7 @@ pub async fn serve_on(
         certificates: certificates.clone(),
         server: server.clone(),
         fixed: config.fixed,
-        loaded: reload::loaded(config.shown),
+        loaded: reload::loaded(config.shown, &config.file),
     };
     let (of_file, counts) = (running.of_file(renewal, &steps.edge), sockets.counts().clone());
     let (http_service, sessions, pages) = http::service(guard, &manager, &server, &steps, of_file, counts);
@@ -231,7 +231,7 @@ fn announce(server: &downstream::Config, views: &[&str], addresses: &[SocketAddr
     for exception in server.exceptions() {
         tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
     }
-    for warning in server.auth.without_view(views) {
+    for warning in server.without_view(views) {
         tracing::warn!("{warning}");
     }
     if let Some(remark) = server.remark_on_hosts() {

@@ -6,6 +6,7 @@
 //! reload says so.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -62,8 +63,12 @@ pub(super) struct ReloadTarget {
 }
 
 /// The configuration for operators, loaded now.
-pub(super) fn loaded(settings: json::Raw) -> watch::Sender<Loaded> {
-    watch::Sender::new(Loaded { settings, at: SystemTime::now() })
+pub(super) fn loaded(settings: json::Raw, file: &Path) -> watch::Sender<Loaded> {
+    watch::Sender::new(now(settings, file))
+}
+
+fn now(settings: json::Raw, file: &Path) -> Loaded {
+    Loaded { settings, at: SystemTime::now(), file: file.display().to_string() }
 }
 
 impl ReloadTarget {
@@ -71,9 +76,11 @@ impl ReloadTarget {
     pub(super) fn of_file(self, renewal: Option<Renewal>, tasks: &Shutdown) -> admin::Options {
         let loaded = self.loaded.subscribe();
         let configuration: Configuration = Arc::new(move || loaded.borrow().clone());
+        let certificate_views = self.server.certificate_views();
         let edit_entry = renewal.as_ref().and_then(|renewal| renewal.edit_entry.clone());
         let reload = renewal.map(|renewal| self.follow(renewal, tasks));
-        admin::Options { reload, configuration: Some(configuration), edit_entry, ..admin::Options::default() }
+        let configuration = Some(configuration);
+        admin::Options { reload, configuration, edit_entry, certificate_views, ..admin::Options::default() }
     }
 
     /// Reloads the configuration whenever it is requested or the file changed, and returns the function that reloads it.
@@ -124,7 +131,7 @@ impl ReloadTarget {
             error => NotReloaded::File(error.to_string()),
         })?;
         self.authenticator.renew(keys);
-        self.loaded.send_replace(Loaded { settings: config.shown, at: SystemTime::now() });
+        self.loaded.send_replace(now(config.shown, &config.file));
         if let Some(certificates) = &self.certificates {
             certificates.look().await;
         }
@@ -185,8 +192,6 @@ fn log(Reloaded { applied, at_restart }: &Reloaded) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn config() -> Result<Config, config::Error> {
@@ -196,10 +201,17 @@ mod tests {
     }
 
     fn running() -> ReloadTarget {
-        let Config { manager, server, fixed, shown, .. } = config().expect("a configuration");
+        let Config { manager, server, fixed, shown, file, .. } = config().expect("a configuration");
         let manager = Manager::initialize(manager, &Shutdown::new()).expect("no server");
         let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
-        ReloadTarget { manager, authenticator, certificates: None, server, fixed, loaded: loaded(shown) }
+        ReloadTarget {
+            manager,
+            authenticator,
+            certificates: None,
+            server,
+            fixed,
+            loaded: loaded(shown, &file),
+        }
     }
 
     #[tokio::test]

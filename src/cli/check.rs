@@ -128,7 +128,7 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     if let Some(warning) = config.server.auth.warning() {
         writeln!(streams.out, "warning: server: {warning}")?;
     }
-    for warning in config.server.auth.without_view(&config.views()) {
+    for warning in config.server.without_view(&config.views()) {
         writeln!(streams.out, "warning: server: {warning}")?;
     }
     if let Some(remark) = config.server.remark_on_hosts() {

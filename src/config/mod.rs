@@ -16,7 +16,7 @@ mod listener;
 mod shown;
 mod vault;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use secrecy::zeroize::Zeroizing;
@@ -51,6 +51,8 @@ pub struct Config {
     pub fixed: RestartSettings,
     /// The file as JSON for operators: in its order, with references as written, without secrets.
     pub shown: json::Raw,
+    /// The file as it was named to the program.
+    pub file: PathBuf,
 }
 
 settings! {
@@ -212,6 +214,7 @@ impl Config {
         let state = self.server.vault.folder();
         self.manager.history_folder = state.as_ref().map(|state| history::folder(state, path));
         self.manager.remembered = state.map(|state| Arc::new(Folder::new(&state, path)));
+        self.file = path.to_owned();
         self
     }
 
@@ -233,7 +236,8 @@ impl Config {
         // The file of the vault is read when a token is needed, so it stops nothing else.
         let vault = server.vault.vault().ok().map(auth::vault::Vault::new);
         let manager = manager::config::Config { vault, ..manager };
-        Some(Self { manager, server, is_watched: file.watch, fixed, shown })
+        let is_watched = file.watch;
+        Some(Self { manager, server, is_watched, fixed, shown, file: PathBuf::new() })
     }
 }
 

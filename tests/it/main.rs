@@ -106,5 +106,6 @@ mod transcripts;
 mod unlisted;
 mod unreadable;
 mod vault;
+mod view_reports;
 mod view_surfaces;
 mod views;

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::support::client::Client;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, Running, WAIT, eventually};
+use crate::support::{Answer, Gateway, Registry, Running, WAIT, eventually};
 
 /// A certificate authority whose certificates clients of a test trust.
 struct Authority(CertificateAuthority);
@@ -71,9 +71,14 @@ async fn started(authority: &Authority, (auth, more): (&str, &str)) -> (Running,
     let server = Scripted::modern().tool(Tool::named("a")).start();
     let tls = format!("server: {{auth_mode: {auth}, tls: {{cert: cert.pem, key: key.pem{more}}}}}");
     let gateway = Gateway::of(&Registry::new().http("one", &server.url()).setting(&tls));
+    (serving(authority, gateway).await, server)
+}
+
+/// Starts `gateway` with a certificate of `authority`.
+async fn serving(authority: &Authority, gateway: Gateway) -> Running {
     authority.named("127.0.0.1").write(gateway.folder());
     std::fs::write(gateway.folder().join("ca.pem"), &authority.0.pem).expect("it can be written");
-    (gateway.start().await, server)
+    gateway.start().await
 }
 
 fn https(gateway: &Running, path: &str) -> String {
@@ -154,6 +159,40 @@ async fn a_new_certificate_is_shown_to_new_connections_and_a_bad_one_to_nobody()
     // Without the signal, the files are read 5 s after the mismatched pair was.
     assert!(started_at.elapsed() < Duration::from_secs(4), "{:?}", started_at.elapsed());
     assert_eq!(shown(&gateway, &client).await, last);
+}
+
+#[tokio::test]
+async fn certificate_that_is_bound_to_a_view_reaches_nothing_else() {
+    let authority = Authority::new();
+    let tls = ", client_ca: ca.pem, client_roles: {\"dns:bound.example\": caller, \"dns:lost.example\": caller, \
+               \"dns:ops.example\": superuser}, client_views: {\"dns:bound.example\": some, \"dns:lost.example\": gone}";
+    let server = Scripted::modern().tool(Tool::named("a")).tool(Tool::named("b")).start();
+    let settings = format!("server: {{auth_mode: certificate, tls: {{cert: cert.pem, key: key.pem{tls}}}}}");
+    let views = "views: {some: {allow: [\"one/a\"]}, other: {servers: [one]}}";
+    let registry = Registry::new().http("one", &server.url()).setting(views).setting(&settings);
+    let gateway = serving(&authority, Gateway::of(&registry)).await;
+    let get = async |name: &str, route: &str| {
+        let own = authority.named(&format!("{name}.example"));
+        let url = https(&gateway, &format!("/api/v1/mcp{route}"));
+        Client::with(authority.client(Some(&own)), &url).bare(http::Method::GET, &[]).await
+    };
+    let names = |answer: Answer| {
+        let tools = answer.json()["tools"].as_array().expect("tools").clone();
+        tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    eventually("all tools are there", async || {
+        (names(get("ops", "/tools").await) == ["a", "b"]).then_some(())
+    })
+    .await;
+    assert_eq!(names(get("bound", "/tools").await), ["a"]);
+    assert_eq!(names(get("lost", "/tools").await), [""; 0]);
+    assert_eq!(get("bound", "/tools?view=other").await.json()["code"], "view_not_found");
+    let views = get("ops", "/views").await.json();
+    let some = views["views"].as_array().expect("views").iter().find(|view| view["view"] == "some");
+    assert_eq!(some.expect("listed")["certificates"], json!(["dns:bound.example"]));
+    assert_eq!(views["missing"][0]["certificates"], json!(["dns:lost.example"]));
+    let warned = |line: &Value| line.to_string().contains("the certificate `dns:lost.example` sees nothing");
+    gateway.logs("a warning", warned).await;
 }
 
 #[tokio::test]

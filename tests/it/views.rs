@@ -8,16 +8,16 @@ use crate::revoked::bearer;
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::{Answer, Client, Gateway, Registry, Running, eventually};
 
-const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
-const BOUND: &str = "swy_bound_abcdef0123456789abcdef0123456789abcdef0123456789";
-const OTHER: &str = "swy_other_abcdef0123456789abcdef0123456789abcdef0123456789";
-const LOST: &str = "swy_lost_abcdef0123456789abcdef0123456789abcdef0123456789";
+pub(crate) const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
+pub(crate) const BOUND: &str = "swy_bound_abcdef0123456789abcdef0123456789abcdef0123456789";
+pub(crate) const OTHER: &str = "swy_other_abcdef0123456789abcdef0123456789abcdef0123456789";
+pub(crate) const LOST: &str = "swy_lost_abcdef0123456789abcdef0123456789abcdef0123456789";
 
 const READ: &str = r#"{"name":"read","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
 const RESOURCES: &str = r#"[{"uri":"test:///public/a","name":"a"},{"uri":"test:///secret/b","name":"b"}]"#;
 
 /// Two servers with tools of the same names, prompts and resources.
-fn servers() -> [Server; 2] {
+pub(crate) fn servers() -> [Server; 2] {
     [(); 2].map(|()| {
         let tools = ["search", "delete", "write"].map(Tool::named);
         let server = tools.into_iter().fold(Scripted::modern(), Scripted::tool);
@@ -26,14 +26,14 @@ fn servers() -> [Server; 2] {
     })
 }
 
-const VIEWS: &str = "views:
+pub(crate) const VIEWS: &str = "views:
   support:
     allow: [\"tickets/*\", \"docs/search\"]
     deny: [\"tickets/delete\", \"tickets/long\", \"tickets/test:///secret/*\"]
   writers: {servers: [docs], deny: [\"docs/read\"]}
   readers: {servers: [\"*\"], read_only: true}";
 
-fn registry([tickets, docs]: &[Server; 2], views: &str) -> Registry {
+pub(crate) fn registry([tickets, docs]: &[Server; 2], views: &str) -> Registry {
     let key = |key: &str, rest: &str| {
         let id = key.split('_').nth(1).expect("an id");
         format!("{{id: {id}, hash: \"sha256:{}\", {rest}}}", hex::encode(Sha256::digest(key)))
@@ -50,18 +50,18 @@ fn registry([tickets, docs]: &[Server; 2], views: &str) -> Registry {
         .setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")))
 }
 
-async fn started(servers: &[Server; 2]) -> Running {
+pub(crate) async fn started(servers: &[Server; 2]) -> Running {
     let gateway = Gateway::of(&registry(servers, VIEWS)).start().await;
     gateway.offers_to("tickets__search", &bearer(OPERATOR)).await;
     gateway.offers_to("docs__search", &bearer(OPERATOR)).await;
     gateway
 }
 
-fn client(gateway: &Running, key: &str) -> Client {
+pub(crate) fn client(gateway: &Running, key: &str) -> Client {
     gateway.mcp().with_header("authorization", &bearer(key))
 }
 
-fn names(result: &Value, member: &str, key: &str) -> Vec<String> {
+pub(crate) fn names(result: &Value, member: &str, key: &str) -> Vec<String> {
     let items = result[member].as_array().unwrap_or_else(|| panic!("{member}: {result}"));
     let mut names: Vec<String> =
         items.iter().map(|item| item[key].as_str().expect("a text").to_owned()).collect();
@@ -69,12 +69,12 @@ fn names(result: &Value, member: &str, key: &str) -> Vec<String> {
     names
 }
 
-async fn rest(gateway: &Running, key: &str, route: &str) -> Answer {
+pub(crate) async fn rest(gateway: &Running, key: &str, route: &str) -> Answer {
     let url = gateway.url(&format!("/api/v1/mcp{route}"));
     client(gateway, key).to(&url).bare(http::Method::GET, &[]).await
 }
 
-async fn call(gateway: &Running, key: &str, body: &Value) -> Answer {
+pub(crate) async fn call(gateway: &Running, key: &str, body: &Value) -> Answer {
     let url = gateway.url("/api/v1/mcp/call");
     client(gateway, key).to(&url).post(&body.to_string(), &[]).await
 }

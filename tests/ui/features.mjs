@@ -265,7 +265,7 @@ async function lost_gateway_dims_the_page_and_tells_the_time(page, { gateway, pr
 
 async function menu_has_every_view_and_the_visitor(page, { gateway }) {
   await open(page, gateway, 'calls');
-  const links = page.getByRole('navigation', { name: 'Views' }).getByRole('link');
+  const links = page.getByRole('navigation', { name: 'Pages' }).getByRole('link');
   const menu = page.getByRole('button', { name: 'Menu' });
   if (!isWide(page)) {
     must(await links.count() === 0 && await page.getByRole('button', { name: 'Sign out' }).count() === 0, 'it is closed at first');
@@ -319,7 +319,7 @@ const FEATURES = [
   ['gateway', 'superuser', menu_has_every_view_and_the_visitor], ['gateway', null, sign_in_page_has_the_design_of_the_dashboard],
 ];
 
-function onEveryScreen([world, role, check]) {
+export function onEveryScreen([world, role, check]) {
   return async (lab) => {
     const gateway = Object.assign(lab[world], { out: lab.out });
     if (world === 'big') await changedOnce(lab);

@@ -201,7 +201,7 @@ async function changed_tool_is_compared_and_approved({ chrome, gateway, scene, p
   await open(page, gateway, 'servers/files');
   await page.getByRole('button', { name: 'Reconnect' }).click();
   await confirm(page, 'Reconnect');
-  await page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: /Changed tools/ }).click();
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: /Changed tools/ }).click();
   const change = page.locator('article', { hasText: 'read_file' });
   await change.getByText('blocked until approved').waitFor();
   must((await change.locator('ins').allTextContents()).some((line) => line.includes('id_rsa')), 'the new text is marked');

@@ -35,22 +35,24 @@ async function freePort() {
 }
 
 /** Makes a key; returns its text and its entry in the configuration file. */
-function mint(binary, role) {
-  const printed = execFileSync(binary, ['key', 'new', '--id', role, '--role', role], { encoding: 'utf8' });
+function mint(binary, id, role, view) {
+  const printed = execFileSync(binary, ['key', 'new', '--id', id, '--role', role], { encoding: 'utf8' });
   const key = /^#\s+(swy_\S+)$/m.exec(printed)[1];
   const hash = /hash: (\S+)/.exec(printed)[1];
-  return { key, entry: `    - {id: ${role}, role: ${role}, hash: "${hash}"}\n` };
+  return { key, entry: `    - {id: ${id}, role: ${role}, hash: "${hash}"${view ? `, view: ${view}` : ''}}\n` };
 }
 
 /** A running gateway. */
 export class Gateway {
-  static async start({ binary, folder, files }, servers) {
+  /** Starts it with `servers` and `views`, parts of the file. `bound` are callers of views, by the names of their keys. */
+  static async start({ binary, folder, files, views = '', bound = {} }, servers) {
     const gateway = new Gateway();
     Object.assign(gateway, { binary, files });
-    const roles = ['superuser', 'caller', 'reader'].map((role) => [role, mint(binary, role)]);
-    gateway.keys = Object.fromEntries(roles.map(([role, { key }]) => [role, key]));
-    const entries = roles.map(([, { entry }]) => entry).join('');
-    gateway.head = `server:\n  auth_mode: api_key\n  keys_file: keys.json\n  api_keys:\n${entries}mcp_servers:\n`;
+    const keys = [...['superuser', 'caller', 'reader'].map((role) => [role, mint(binary, role, role)]),
+      ...Object.entries(bound).map(([id, view]) => [id, mint(binary, id, 'caller', view)])];
+    gateway.keys = Object.fromEntries(keys.map(([id, { key }]) => [id, key]));
+    const entries = keys.map(([, { entry }]) => entry).join('');
+    gateway.head = `server:\n  auth_mode: api_key\n  keys_file: keys.json\n  api_keys:\n${entries}${views}mcp_servers:\n`;
     gateway.file = join(folder, 'mcp_servers.yaml');
     gateway.write(servers);
     const port = await freePort();

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { looksRight, must, open, SCREENS, signIn, visitor } from './lab.mjs';
 
-const VIEWS = ['servers', 'servers/issues', 'tools', 'calls', 'history', 'changes', 'logins', 'keys', 'system', 'configuration'];
+const VIEWS = ['servers', 'servers/issues', 'tools', 'views', 'views/support', 'calls', 'history', 'changes', 'logins', 'keys', 'system', 'configuration'];
 const MOST_PICTURE = 200 * 1024;
 
 async function traffic(gateway, isRunning) {

@@ -151,10 +151,10 @@ async function crowd() {
 async function idle_tab_costs_little({ chrome, binary, problems }) {
   const { kinds, yaml } = await crowd();
   const folder = mkdtempSync(join(tmpdir(), 'ui-idle-'));
-  const gateway = await Gateway.start({ binary, folder }, yaml);
+  const gateway = await Gateway.start({ binary, folder, views: 'views:\n  all: {servers: ["*"]}\n' }, yaml);
   try {
     await eventually('all tools are there', async () => (await (await gateway.rest('reader', 'GET', '/tools')).json()).tools.length === 615, 60000);
-    const views = ['servers', 'servers/server-1', 'tools', 'history', 'logins', 'system'];
+    const views = ['servers', 'servers/server-1', 'tools', 'views', 'views/all', 'history', 'logins', 'system'];
     const cost = async (view) => {
       const page = await visitor(chrome, gateway, problems);
       await signIn(page, gateway, 'superuser');

@@ -15,6 +15,7 @@ import * as features from './features.mjs';
 import * as flows from './flows.mjs';
 import * as looks from './looks.mjs';
 import * as operating from './operating.mjs';
+import * as views from './views.mjs';
 import { browser, Failed, Gateway } from './lab.mjs';
 import { crowd, world } from './world.mjs';
 
@@ -22,7 +23,7 @@ const { values } = parseArgs({ options: { binary: { type: 'string' }, out: { typ
 const out = resolve(values.out ?? mkdtempSync(join(tmpdir(), 'ui-')));
 mkdirSync(out, { recursive: true });
 
-const CHECKS = { ...flows.CHECKS, ...operating.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...looks.CHECKS };
+const CHECKS = { ...flows.CHECKS, ...operating.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...views.CHECKS, ...looks.CHECKS };
 const began = Date.now();
 const problems = [];
 const scene = await world();
@@ -32,12 +33,12 @@ let gateway;
 let big;
 let failed = 0;
 try {
-  const start = (name, servers) => {
+  const start = (name, servers, more = {}) => {
     const folder = join(out, name);
     mkdirSync(folder, { recursive: true });
-    return Gateway.start({ binary: resolve(values.binary), folder, files: values.files && resolve(values.files) }, servers);
+    return Gateway.start({ binary: resolve(values.binary), folder, files: values.files && resolve(values.files), ...more }, servers);
   };
-  [gateway, big] = await Promise.all([start('few', scene.yaml()), start('many', many.yaml())]);
+  [gateway, big] = await Promise.all([start('few', scene.yaml(), { views: scene.views, bound: scene.bound }), start('many', many.yaml())]);
   chrome = await browser();
   for (const [name, check] of Object.entries(CHECKS)) {
     if (values.check && !values.check.includes(name)) continue;

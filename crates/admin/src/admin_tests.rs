@@ -223,6 +223,8 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::POST, "/api/v1/mcp/reload", "", Some(Role::Superuser)),
         (Method::GET, "/api/v1/mcp/configuration", "", Some(Role::Superuser)),
         (Method::GET, "/api/v1/mcp/why?tool=find", "", Some(Role::Superuser)),
+        (Method::GET, "/api/v1/mcp/views", "", Some(Role::Superuser)),
+        (Method::GET, "/api/v1/mcp/views/support", "", Some(Role::Superuser)),
         (
             Method::PUT,
             "/api/v1/mcp/servers/new",

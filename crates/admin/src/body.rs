@@ -119,6 +119,12 @@ pub(super) fn required_text(value: Option<&Raw>, field: &str, most: usize) -> Re
     })
 }
 
+/// Returns the name of a view that an optional member `view` is.
+pub(super) fn optional_view(value: Option<Raw>) -> Result<Option<String>, Problem> {
+    let given = value.filter(|value| !value.is_null());
+    given.map(|value| required_text(Some(&value), "view", MAX_NAME)).transpose()
+}
+
 /// Returns the integer that `value` is. JSON has many spellings of one, such as `1`, `1.0` and `1e0`.
 pub(super) fn integer(value: &Raw) -> Option<i64> {
     /// Above it, a number of JSON may be another integer than the one that was meant.

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
-use super::list_query::ListQuery;
+use super::list_query::{ListQuery, ViewQuery};
 use super::openapi::{NamedProblems, ToolProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
@@ -68,7 +68,7 @@ pub(super) async fn all(
 /// role *reader*.
 #[utoipa::path(
     get, path = "/tools/{name}", tag = "tools", operation_id = "get_tool",
-    params(("name" = String, Path, description = "The tool", example = "create_issue")),
+    params(("name" = String, Path, description = "The tool", example = "create_issue"), ViewQuery),
     responses(
         (status = 200, description = "The tool", body = ListedTool),
         ToolProblems
@@ -79,9 +79,10 @@ pub(super) async fn one(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     name: Result<Path<String>, PathRejection>,
+    query: Result<Query<ViewQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    let scope = api.scope(&principal, None)?;
+    let (Path(name), query) = (name?, ViewQuery::read(query)?);
+    let scope = api.scope(&principal, query.view.as_deref())?;
     let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
     let tools = snapshot.catalog(&scope)?.tools();
     let hidden = api.manager.hidden_logins(&snapshot, &scope, &principal);
@@ -100,7 +101,7 @@ pub(super) async fn one(
 /// Under the server's own names. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/servers/{name}/tools", tag = "tools", operation_id = "list_server_tools",
-    params(("name" = String, Path, description = "The server", example = "issues"), IfNoneMatch),
+    params(("name" = String, Path, description = "The server", example = "issues"), ViewQuery, IfNoneMatch),
     responses(
         (status = 200, description = "The tools", body = ToolList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
@@ -113,9 +114,10 @@ pub(super) async fn of_server(
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
+    query: Result<Query<ViewQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    let scope = Scope { server: Some(name.into()), ..api.scope(&principal, None)? };
+    let (Path(name), query) = (name?, ViewQuery::read(query)?);
+    let scope = Scope { server: Some(name.into()), ..api.scope(&principal, query.view.as_deref())? };
     list(&api, &principal, (scope, &ListQuery::default()), &headers).await
 }
 

@@ -30,6 +30,8 @@ pub struct Loaded {
     pub settings: Raw,
     /// The time at which it was loaded.
     pub at: SystemTime,
+    /// The file as it was named to the program.
+    pub file: String,
 }
 
 /// The configuration in effect.
@@ -57,6 +59,6 @@ pub(super) async fn show(State(Api { options, .. }): State<Api>) -> Result<Respo
     let Some(configuration) = &options.configuration else {
         return Err(Problem::new(ErrorCode::NotFound, "this gateway has no configuration file"));
     };
-    let Loaded { settings, at } = configuration();
+    let Loaded { settings, at, .. } = configuration();
     Ok(json(&EffectiveConfiguration { loaded_at: date(at), configuration: settings }))
 }

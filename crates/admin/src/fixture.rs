@@ -15,7 +15,7 @@ use tower::ServiceExt;
 use super::{Loaded, Options, Reload, Reloaded};
 use auth::{Principal, Role};
 use gateway::manager::config::Config;
-use gateway::manager::{Applied, Manager, Scope};
+use gateway::manager::{Applied, Manager, Scope, View};
 use json::Raw;
 use protocol::{Version, method};
 use runtime::shutdown::Shutdown;
@@ -45,13 +45,18 @@ impl Gateway {
     /// Creates a gateway whose servers may still be connecting.
     pub(super) fn starting(servers: Vec<(upstream::Config, Fake)>) -> Self {
         let (configs, fakes): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
-        let config = Config::of(configs);
+        let view = View::of("support", Some(&["*"]), None, &[]).expect("rules");
+        let config = Config { views: vec![Arc::new(view)], ..Config::of(configs) };
         let connectors = fakes.iter().map(Fake::connector).collect();
         let manager = Manager::with_connectors(config, connectors, Shutdown::new());
         let drain = Shutdown::new();
         let unchanged = Reloaded { applied: Applied::default(), at_restart: Vec::new() };
         let reload: Reload = Arc::new(move || Box::pin(std::future::ready(Ok(unchanged.clone()))));
-        let loaded = Loaded { settings: Raw::of(&serde_json::json!({"a": "${A}"})), at: UNIX_EPOCH };
+        let loaded = Loaded {
+            settings: Raw::of(&serde_json::json!({"a": "${A}"})),
+            at: UNIX_EPOCH,
+            file: "mcp_servers.yaml".into(),
+        };
         let folder = tempfile::tempdir().expect("a folder");
         let file = auth::KeyFile { path: folder.path().join("keys.json") };
         let keys = auth::ApiKeyList { listed: vec![key("listed")], file: Some(file) };
@@ -63,6 +68,7 @@ impl Gateway {
             reload: Some(reload),
             edit_entry: Some(Arc::new(|_, _, _| Ok(super::EditedEntry::default()))),
             authenticator: Some(Arc::new(authenticator)),
+            certificate_views: std::collections::BTreeMap::new(),
             logins: Some(super::logins::tests::in_memory()),
             count_clients: None,
             gateway: None,

@@ -43,13 +43,13 @@ enum KeyStore {
 /// An API key, without the key itself.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ApiKey)]
-struct ListedKey {
+pub(super) struct ListedKey {
     /// Its name, which is part of the key.
     #[schema(examples("laptop"))]
-    id: String,
+    pub(super) id: String,
     /// The role of its holder.
     #[schema(examples("caller"))]
-    role: String,
+    pub(super) role: String,
     /// When it was made, if that is known (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -61,7 +61,7 @@ struct ListedKey {
     /// The view that its holder is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, examples("support"))]
-    view: Option<String>,
+    pub(super) view: Option<String>,
     stored_in: KeyStore,
 }
 
@@ -122,6 +122,12 @@ struct RevokedKey {
 )]
 pub(super) async fn list(State(api): State<Api>) -> Result<Response, Problem> {
     let (_, keys) = accepted(&api)?;
+    let can_change = keys.file.is_some();
+    Ok(json(&KeyList { keys: all(keys).await?, can_change }))
+}
+
+/// Returns all of `keys`, also those of the file.
+pub(super) async fn all(keys: ApiKeyList) -> Result<Vec<ListedKey>, Problem> {
     let listed = keys.listed.iter().map(|key| ListedKey {
         id: key.id.clone(),
         role: key.role.to_string(),
@@ -131,7 +137,6 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Response, Problem> {
         stored_in: KeyStore::ApiKeys,
     });
     let mut all: Vec<_> = listed.collect();
-    let can_change = keys.file.is_some();
     if let Some(file) = keys.file {
         let stored = in_file(file, KeyFile::list).await?;
         all.extend(stored.into_iter().map(|key| ListedKey {
@@ -143,7 +148,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Response, Problem> {
             stored_in: KeyStore::KeysFile,
         }));
     }
-    Ok(json(&KeyList { keys: all, can_change }))
+    Ok(all)
 }
 
 /// Make an API key

@@ -50,9 +50,11 @@ mod server_state;
 mod servers;
 mod stderr;
 mod view;
+mod views;
 mod why;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -108,6 +110,8 @@ pub struct Options {
     pub edit_entry: Option<EditEntry>,
     /// Has the API keys; none if the host of this router authenticates clients.
     pub authenticator: Option<Arc<Authenticator>>,
+    /// The views of clients that are bound to one by the names in their certificates.
+    pub certificate_views: BTreeMap<String, String>,
     /// The logins to servers; none if nobody can log in here.
     pub logins: Option<LoginContext>,
     /// Counts the clients for the metrics; none if they are not counted.
@@ -128,6 +132,7 @@ impl Default for Options {
             configuration: None,
             edit_entry: None,
             authenticator: None,
+            certificate_views: BTreeMap::new(),
             logins: None,
             count_clients: None,
             gateway: None,

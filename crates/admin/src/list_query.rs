@@ -53,6 +53,27 @@ pub(super) struct ListQuery {
     cursor: Option<String>,
 }
 
+/// The view of a request that has no other parameter.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ViewQuery {
+    /// Only what this view has. A credential that is bound to a view sees no other.
+    #[param(nullable = false, max_length = 256, example = "support")]
+    pub(super) view: Option<String>,
+}
+
+impl ViewQuery {
+    /// Reads the parameter of a request.
+    pub(super) fn read(query: Result<Query<Self>, QueryRejection>) -> Result<Self, Problem> {
+        let Query(read) = query.map_err(|rejection| {
+            Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
+                .hinting("the only parameter is `view`, at most once")
+        })?;
+        Ok(read)
+    }
+}
+
 impl ListQuery {
     /// Reads the parameters of a request and checks their limits.
     pub(super) fn read(query: Result<Query<Self>, QueryRejection>) -> Result<Self, Problem> {

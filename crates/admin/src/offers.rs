@@ -163,6 +163,9 @@ struct ReadBody {
     /// Its URI, as `GET /resources` lists it or made from a template.
     #[schema(min_length = 1, max_length = 8192, examples("file:///notes.txt"))]
     uri: String,
+    /// The view through which it is looked up. A credential that is bound to a view has no other.
+    #[schema(min_length = 1, max_length = 1024, examples("support"))]
+    view: Option<String>,
 }
 
 /// The contents of a resource, or the messages of a prompt.
@@ -199,9 +202,9 @@ pub(super) async fn read(
     body: Body,
 ) -> Result<Response, Problem> {
     let body = received(body, api.options.max_body).await?;
-    let [uri] = body::members(&headers, &body, ["uri"])?;
+    let [uri, view] = body::members(&headers, &body, ["uri", "view"])?;
     let uri = body::required_text(uri.as_ref(), "uri", MAX_NAME)?;
-    let scope = api.scope(&principal, None)?;
+    let scope = api.scope(&principal, body::optional_view(view)?.as_deref())?;
     let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
     let listed = snapshot.catalog(&scope)?.resources().listed(&uri);
     let server = listed.map(|entry| entry.route.server.to_string());
@@ -218,6 +221,9 @@ struct PromptBody {
     /// The arguments of the prompt, strings; `{}` when they are left out.
     #[schema(value_type = Option<JsonObject>)]
     arguments: Option<Raw>,
+    /// The view through which the prompt is looked up. A credential that is bound to a view has no other.
+    #[schema(min_length = 1, max_length = 1024, examples("support"))]
+    view: Option<String>,
 }
 
 /// Get a prompt
@@ -239,9 +245,9 @@ pub(super) async fn prompt(
     let (Extension(id), Extension(principal)) = asker;
     let Path(name) = name?;
     let body = received(body, api.options.max_body).await?;
-    let [arguments] = body::members(&headers, &body, ["arguments"])?;
+    let [arguments, view] = body::members(&headers, &body, ["arguments", "view"])?;
     let arguments = body::optional_object(arguments, "arguments")?.unwrap_or_else(Raw::empty_object);
-    let scope = api.scope(&principal, None)?;
+    let scope = api.scope(&principal, body::optional_view(view)?.as_deref())?;
     let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
     let route = snapshot.route(&scope, ItemKind::Prompt, &name);
     let server = route.ok().map(|route| route.server.to_string());

@@ -88,11 +88,13 @@ problems! {
     HistoryProblems, false, [InvalidRequest, NotFound];
     /// Problems of a request that names a server, in its path or in its query.
     NamedProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured, ViewNotFound];
+    /// Problems of a request that names a view in its path.
+    ViewProblems, false, [InvalidRequest, ViewNotFound];
     /// Problems of a request that names a tool in its path.
     ToolProblems, false, [InvalidRequest, ToolNotFound, ViewNotFound];
     /// Problems of a request that reads from a server.
     ServerReadProblems, true,
-        [InvalidRequest, ServerNotFound, InvalidArguments, AmbiguousTool, NotFound, UnsupportedMediaType];
+        [InvalidRequest, ServerNotFound, ViewNotFound, InvalidArguments, AmbiguousTool, NotFound, UnsupportedMediaType];
     /// Problems of the answer to a server request.
     AnswerProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType];
     /// Problems of a request that rebuilds the connections of a server.

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 use super::{
     Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, configuration, event_data,
     events, health, history, keys, logins, metrics, offers, openapi, reload, server_entries, servers, stderr,
-    why,
+    views, why,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -83,6 +83,8 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::Reload), reload::reload),
     operation!(PREFIX, Some(Action::ReadConfiguration), configuration::show),
     operation!(PREFIX, Some(Action::ReadConfiguration), why::explain),
+    operation!(PREFIX, Some(Action::ReadConfiguration), views::list),
+    operation!(PREFIX, Some(Action::ReadConfiguration), views::one),
     operation!(PREFIX, Some(Action::AddServer), server_entries::add),
     operation!(PREFIX, Some(Action::EditServer), server_entries::edit),
     operation!(PREFIX, Some(Action::RemoveServer), server_entries::remove),

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::server_state::ServerState;
 use super::view::BreakerState;
 use super::{Api, json};
-use gateway::manager::Explanation;
+use gateway::manager::{Clash, Explanation};
 use protocol::ErrorCode;
 
 /// Which tool is explained.
@@ -64,8 +64,16 @@ struct ExplainedTool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1)]
     line: Option<u32>,
+    /// The configuration file, if a setting of it decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("mcp_servers.yaml"))]
+    file: Option<String>,
     /// Whether its definition changed, and an operator has to approve it first.
     is_held: bool,
+    /// The tools of others with its name, if there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    name_clash: Option<NameClash>,
     /// The state of the server.
     state: ServerState,
     /// The state of the circuit breaker of the server.
@@ -76,9 +84,33 @@ struct ExplainedTool {
     advice: Option<String>,
 }
 
-impl From<Explanation> for ExplainedTool {
-    fn from(of: Explanation) -> Self {
+/// A name that several tools have, so that not each of them is offered under it.
+#[derive(Debug, Serialize, ToSchema)]
+struct NameClash {
+    /// The name, without the name of a server.
+    #[schema(examples("search"))]
+    bare_name: String,
+    /// The names under which clients get the other tools, at most 20.
+    #[schema(examples(json!(["docs__search"])))]
+    others: Vec<String>,
+    /// The server that had the name before, if only this one has it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("docs"))]
+    previous_owner: Option<String>,
+}
+
+impl From<Clash> for NameClash {
+    fn from(Clash { name, others, owner }: Clash) -> Self {
+        Self { bare_name: name, others, previous_owner: owner.map(|owner| owner.to_string()) }
+    }
+}
+
+impl ExplainedTool {
+    /// The explanation `of` a tool, with the name of the configuration `file`.
+    fn of(of: Explanation, file: Option<&String>) -> Self {
         Self {
+            file: of.decision.setting.as_ref().and(file).cloned(),
+            name_clash: of.clash.map(NameClash::from),
             server: of.server.to_string(),
             tool: of.tool,
             listed_as: of.listed_as,
@@ -111,5 +143,7 @@ pub(super) async fn explain(
             .hinting("the parameters are `tool`, which is required, and `view`")
     })?;
     let explained = api.manager.why(view.as_deref(), &tool)?;
-    Ok(json(&Explained { tools: explained.into_iter().map(ExplainedTool::from).collect() }))
+    let file = api.options.configuration.as_ref().map(|configuration| configuration().file);
+    let tool = |explained| ExplainedTool::of(explained, file.as_ref());
+    Ok(json(&Explained { tools: explained.into_iter().map(tool).collect() }))
 }

@@ -2,19 +2,18 @@
 
 import { checked, eventsOf, may, send, visitor } from './api.js';
 import { told } from './actions.js';
-import { showCommands } from './command.js';
+import { requestOf, showCommands } from './command.js';
 import { badge, button, duration, fill, h, announce, json } from './dom.js';
 import { formOf, Misfit } from './form.js';
 import { contentBlock } from './media.js';
 
 const STREAM = 'text/event-stream, application/json';
 
-/** The part of a page that calls `tool`, which is `{server, tool, name, definition}`. */
+/** The part of a page that calls `tool`, which is `{server, tool, name, definition}`, and has the `view` whose clients have it. */
 export function callPanel(tool) {
   if (!may('caller')) return h('p', { class: 'quiet' }, 'Your role may read, but not call tools.');
-  const { server, tool: name, definition } = tool;
-  const send = (given, output, signal) => called({ server, tool: name, arguments: given }, output, signal);
-  return requestForm({ schema: definition?.inputSchema ?? {}, verb: 'Call', send, more: (read) => button('As a command…', () => read((given) => showCommands(tool, given))) });
+  const send = (given, output, signal) => called(requestOf(tool, given), output, signal);
+  return requestForm({ schema: tool.definition?.inputSchema ?? {}, verb: 'Call', send, more: (read) => button('As a command…', () => read((given) => showCommands(tool, given))) });
 }
 
 /**

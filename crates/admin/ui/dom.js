@@ -103,6 +103,14 @@ export async function copied(text, box) {
   }
 }
 
+/** A text to copy, with its title and its button. */
+export function copyBlock(title, text) {
+  const box = h('pre', { class: 'code wrap', tabindex: '0', role: 'region', 'aria-label': title }, text);
+  const said = h('span', { class: 'quiet small', role: 'status' });
+  const copy = async () => fill(said, await copied(text, box) ? 'copied' : 'selected: copy it with the keyboard');
+  return h('section', { class: 'command' }, h('div', { class: 'command-head' }, h('h3', {}, title), said, button('Copy', copy, { class: 'small', 'aria-label': `Copy ${title}` })), box);
+}
+
 /** Buttons of which one is chosen. `options` are `[value, word, count]`; `pick` gets the value of the one that is pressed. */
 export function choices(label, options, chosen, pick) {
   const choice = ([value, word, count]) => button([word, count !== undefined && h('span', { class: 'of-choice' }, number(count))], () => pick(value),

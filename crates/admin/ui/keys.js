@@ -13,7 +13,7 @@ function row(key, canChange, load) {
     text: isOwn ? 'This is the key that you signed in with. Your session ends.' : 'It is refused at once, and its sessions and streams end.',
   }, async () => { await remove(`/keys/${encodeURIComponent(key.id)}`); load(); }, { 'aria-label': `Revoke ${key.id}` });
   const isOver = key.expires && Date.parse(key.expires) < Date.now();
-  return h('tr', {}, h('td', {}, h('code', {}, key.id), isOwn && h('span', { class: 'quiet' }, ' (yours)')), h('td', {}, key.role, key.view && h('span', { class: 'quiet' }, ` for ${key.view}`)),
+  return h('tr', {}, h('td', {}, h('code', {}, key.id), isOwn && h('span', { class: 'quiet' }, ' (yours)')), h('td', {}, key.role, key.view && [h('span', { class: 'quiet' }, ' for '), h('a', { href: `#/views/${encodeURIComponent(key.view)}` }, key.view)]),
     h('td', { class: 'wide' }, key.added?.slice(0, 10) ?? '–'), h('td', {}, key.expires?.slice(0, 10) ?? 'never', isOver && [' ', badge('expired', 'off')]),
     h('td', { class: 'wide' }, key.stored_in === 'keys_file' ? 'keys_file' : 'api_keys'), h('td', {}, end));
 }

@@ -1,4 +1,4 @@
-// Starts the dashboard: who the visitor is, which view is open, keys.
+// Starts the dashboard: who the visitor is, which page is open, keys.
 
 import { loadVisitor, signOut, visitor } from './api.js';
 import { closeDialogs, confirmed, dialog } from './actions.js';
@@ -9,6 +9,7 @@ import { themeSwitch } from './theme.js';
 import * as servers from './servers.js';
 import * as server from './server.js';
 import * as tools from './tools.js';
+import * as views from './views.js';
 import * as calls from './calls.js';
 import * as history from './history.js';
 import * as changes from './changes.js';
@@ -18,7 +19,7 @@ import * as system from './system.js';
 import * as configuration from './configuration.js';
 
 const VIEWS = [
-  ['servers', 'Servers', 's', servers], ['tools', 'Tools', 't', tools], ['calls', 'Live calls', 'l', calls],
+  ['servers', 'Servers', 's', servers], ['tools', 'Tools', 't', tools], ['views', 'Views', 'v', views], ['calls', 'Live calls', 'l', calls],
   ['history', 'History', 'h', history],
   ['changes', 'Changed tools', 'c', changes], ['logins', 'Logins', 'o', logins], ['keys', 'Keys', 'k', keys], ['system', 'System', 'y', system],
   ['configuration', 'Configuration', 'f', configuration],
@@ -109,9 +110,9 @@ function route() {
   showMenu(false);
   end();
   navigation();
-  const title = id === 'servers' && name !== null ? name : view?.[1] ?? 'Not found';
+  const title = ['servers', 'views'].includes(id) && name !== null ? name : view?.[1] ?? 'Not found';
   document.title = `${title} · Switchyard`;
-  if (!view) { fill(main, heading('Not found', 'There is no such view.')); end = () => {}; return; }
+  if (!view) { fill(main, heading('Not found', 'There is no such page.')); end = () => {}; return; }
   end = id === 'servers' && name !== null ? server.show(main, name) : view[3].show(main, name);
   if (!isFirst) { main.focus({ preventScroll: true }); scrollTo(0, 0); announce(title); }
 }

@@ -14,6 +14,7 @@ export function reload() {
     text: 'New servers start, removed ones stop, and changed ones are replaced. A server whose entry has a mistake keeps its old settings. A mistake elsewhere in the file changes nothing.',
   }, async () => {
     const { added, changed, removed, retained = [], not_configured: wrong = [], at_restart: later } = await post('/reload');
+    document.dispatchEvent(new CustomEvent('reloaded'));
     const words = [[added, 'added'], [changed, 'changed'], [removed, 'removed'], [retained, 'kept with old settings'], [wrong, 'not configured']].filter(([list]) => list.length > 0).map(([list, word]) => `${list.length} ${word}`);
     return `reloaded: ${words.join(', ') || 'no server changed'}${later.length > 0 ? `; at the next restart: ${later.join(', ')}` : ''}`;
   });

@@ -73,7 +73,7 @@ pub(super) struct Verifier {
     pub(super) source: Arc<TokenSource>,
     pub(super) validation: Validation,
     pub(super) required: RequiredClaims,
-    roles: RoleWords,
+    pub(super) roles: RoleWords,
     parties: Vec<String>,
     /// Asks about opaque tokens, in the place of keys.
     pub(super) introspector: Option<Arc<Introspector>>,

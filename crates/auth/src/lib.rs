@@ -51,7 +51,7 @@ pub use introspection::Introspection;
 pub use jwt::TokenSource;
 pub use key_file::{KeyFile, StoredKey};
 pub use principal::{Action, Principal, Role};
-pub use role_words::RoleWords;
+pub use role_words::{RoleWords, ViewWords};
 pub use seal::{Sealer, read_seal_keys};
 pub use signer::{Grant, Signer};
 pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey, RequiredClaims};
@@ -340,6 +340,11 @@ impl Authenticator {
     /// Issuer and scopes of the tokens that are accepted now; none if no tokens are accepted.
     pub fn token_source(&self) -> Option<Arc<TokenSource>> {
         self.mode.load().tokens().map(jwt::Verifier::source)
+    }
+
+    /// How tokens name their view; none if no tokens are accepted, or none is bound to a view.
+    pub fn view_words(&self) -> Option<ViewWords> {
+        self.mode.load().tokens()?.roles.view_words()
     }
 
     /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.

@@ -40,7 +40,25 @@ settings! {
     }
 }
 
+/// How tokens name their view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewWords {
+    /// The claim.
+    pub claim: String,
+    /// The words of that claim and the view of each; none if the words are the names of views.
+    pub views: Option<BTreeMap<String, String>>,
+}
+
 impl RoleWords {
+    /// How tokens name their view; none if they name none.
+    pub(super) fn view_words(&self) -> Option<ViewWords> {
+        let mut views = self.view_map.clone();
+        if let Some(views) = &mut views {
+            views.retain(|_, view| view != EVERYTHING);
+        }
+        Some(ViewWords { claim: self.view_claim.clone()?, views })
+    }
+
     /// Reads `role_claim`, the other name of `roles_claim`.
     pub(super) fn read_other_name(&mut self, fields: &mut Fields<'_>) {
         let Some(other) = fields.take("role_claim") else { return };

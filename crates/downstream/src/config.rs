@@ -7,6 +7,7 @@
 //!
 //! Not here: authentication (`auth`), whose settings are in the same mapping.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
@@ -195,6 +196,21 @@ impl Config {
         let of_tokens = self.auth.tokens().and_then(auth::Jwt::exception);
         let of_readers = self.anonymous_reader.then_some(readers);
         is_open.then_some(open).into_iter().chain(of_readers).chain(of_tokens).collect()
+    }
+
+    /// The view of each certificate that is bound to one.
+    pub fn certificate_views(&self) -> BTreeMap<String, String> {
+        self.tls.as_ref().map(|tls| tls.client_views.clone()).unwrap_or_default()
+    }
+
+    /// Warnings about credentials that are bound to views which are none of `views`: their holders see nothing. Reads the
+    /// file of keys, and blocks.
+    pub fn without_view(&self, views: &[&str]) -> Vec<String> {
+        let is_missing = |(_, view): &(String, String)| !views.contains(&view.as_str());
+        let lost = self.certificate_views().into_iter().filter(is_missing).map(|(name, view)| {
+            format!("the certificate `{name}` sees nothing, because there is no view `{view}`")
+        });
+        self.auth.without_view(views).into_iter().chain(lost).collect()
     }
 
     /// Accepts requests for the host of `public_url`, and from its pages.

@@ -206,6 +206,16 @@ fn roles_of_certificates_need_an_authority_and_a_mode() {
             json!({"tls": tls(json!({"client_roles": {"cn:robot": "caller"}}))}),
             "tls.client_roles: it has no effect without `client_ca`",
         ),
+        (
+            json!({"tls": tls(json!({"client_ca": "ca", "client_views": {"cn:robot": "support"}}))}),
+            "no certificate of this name has a role",
+        ),
+        (
+            json!({"tls": tls(json!({
+                "client_ca": "ca", "client_roles": {"cn:ops": "superuser"}, "client_views": {"cn:ops": "support"}
+            }))}),
+            "a view does not go with the role superuser",
+        ),
         (json!({"tls": {"cert": "c"}}), "tls: `key` is missing"),
     ] {
         let found = problems(settings);

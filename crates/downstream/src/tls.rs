@@ -45,6 +45,8 @@ settings! {
         /// the role of a client by the name in its certificate, which begins with its kind: `dns:`, `email:`, `uri:` or
         /// `cn:` (common name)
         pub client_roles: HashMap<String, Role>, with read_roles;
+        /// the [view](../views.md) that a client is bound to, by the same name: it sees nothing else, at any URL
+        pub client_views: BTreeMap<String, String>;
     }
     check Tls::check;
 }
@@ -78,6 +80,21 @@ impl Tls {
         if let (None, Some(roles)) = (&self.client_ca, setting.member("client_roles")) {
             let hint = "add `client_ca`, a file with the certificates that sign those of clients".to_owned();
             roles.key_problem("it has no effect without `client_ca`", Some(hint));
+        }
+        for (name, view) in
+            setting.member("client_views").and_then(|views| views.entries()).unwrap_or_default()
+        {
+            match self.client_roles.get(name) {
+                Some(Role::Superuser) => {
+                    let hint = "a superuser operates everything: write `caller` in `client_roles`, or remove it here";
+                    view.key_problem("a view does not go with the role superuser", Some(hint.into()));
+                }
+                Some(_) => {}
+                None => {
+                    let hint = "add the name to `client_roles`, as in `\"dns:robot.example.org\": caller`";
+                    view.key_problem("no certificate of this name has a role", Some(hint.into()));
+                }
+            }
         }
     }
 }
@@ -125,8 +142,10 @@ impl Certificates {
     pub fn read(tls: &Tls) -> Result<Arc<Self>, Error> {
         let files = Files::read(tls)?;
         let current = ArcSwap::new(files.accepting(tls)?);
-        let principal =
-            |(name, role): (&String, &Role)| (name.clone(), Principal::of_certificate(name, *role));
+        let principal = |(name, role): (&String, &Role)| {
+            let view = tls.client_views.get(name).map(|view| Arc::from(view.as_str()));
+            (name.clone(), Principal::of_certificate(name, *role).bound_to(view))
+        };
         let principals = tls.client_roles.iter().map(principal).collect();
         Ok(Arc::new(Self { tls: tls.clone(), current, last: Mutex::new(Some(files)), principals }))
     }

@@ -51,7 +51,13 @@ impl Door {
         let client_roles = HashMap::from([("dns:robot.example".to_owned(), Role::Caller)]);
         let client_ca = with_clients.then(|| path("ca.pem"));
         std::fs::write(path("ca.pem"), &authority.pem).expect("written");
-        let tls = Tls { cert: path("cert.pem"), key: path("key.pem"), client_ca, client_roles };
+        let tls = Tls {
+            cert: path("cert.pem"),
+            key: path("key.pem"),
+            client_ca,
+            client_roles,
+            client_views: BTreeMap::new(),
+        };
         write(&folder, &authority.signs(&params(&["localhost"])));
         let certificates = Certificates::read(&tls).expect("good files");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -65,6 +65,7 @@ pub(super) async fn explain(
             ("clients", clients(tool)),
             ("rule", rule(tool)),
             ("held", held.to_owned()),
+            ("name", clash(tool)),
             ("server", server),
             ("to do", text(tool, "advice")),
         ] {
@@ -87,12 +88,30 @@ fn clients(tool: &Raw) -> String {
 /// The rule that decided, as a place in the configuration file.
 fn rule(tool: &Raw) -> String {
     let (setting, rule) = (text(tool, "setting"), text(tool, "rule"));
-    let line = tool.get_as::<u32>("line").map(|line| format!(" in line {line}")).unwrap_or_default();
+    let file = text(tool, "file");
+    let place = match tool.get_as::<u32>("line") {
+        Some(line) if file.is_empty() => format!(" in line {line}"),
+        Some(line) => format!(" in line {line} of {file}"),
+        None if file.is_empty() => String::new(),
+        None => format!(" in {file}"),
+    };
     match (setting.is_empty(), rule.is_empty()) {
         (true, _) => "none hides it".to_owned(),
-        (false, true) => format!("{setting} has nothing for it"),
-        (false, false) => format!("{setting}: {rule}{line}"),
+        (false, true) if setting.ends_with(".read_only") => format!("{setting}{place}"),
+        (false, true) => format!("{setting}{place} has nothing for it"),
+        (false, false) => format!("{setting}: {rule}{place}"),
     }
+}
+
+/// The other tools with the name of this one.
+fn clash(tool: &Raw) -> String {
+    let Some(clash) = tool.get("name_clash") else { return String::new() };
+    let (name, owner) = (text(&clash, "bare_name"), text(&clash, "previous_owner"));
+    if !owner.is_empty() {
+        return format!("{name} belonged to the server {owner} before");
+    }
+    let others: Vec<String> = clash.get_as("others").unwrap_or_default();
+    format!("other tools are called {name} too: {}", others.join(", "))
 }
 
 fn text(tool: &Raw, member: &str) -> String {

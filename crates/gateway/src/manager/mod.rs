@@ -39,6 +39,7 @@ mod tool_change;
 mod trust;
 mod unrequested;
 mod view;
+mod view_report;
 mod why;
 
 use std::sync::Arc;
@@ -60,8 +61,9 @@ pub use routing::Reference;
 pub use server_status::{MovedTool, ServerEntry, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use trust::{Approval, Change, Trust};
-pub use view::{Decision, View};
-pub use why::Explanation;
+pub use view::{Decision, RuleUse, View};
+pub use view_report::{ChangedByView, ServerShare, ViewReport};
+pub use why::{Clash, Explanation};
 
 use json::Raw;
 use oauth::KnownIssuers;

@@ -6,8 +6,13 @@
 //!
 //! Not here: who has which view (`auth`, and [`super::Manager::reach`]), the snapshot for a view (`snapshot::projected`).
 
+mod report;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+
+pub use report::RuleUse;
+pub(super) use report::Tally;
 
 use percent_encoding::percent_decode_str;
 use url::Url;
@@ -95,11 +100,15 @@ pub struct Decision {
 /// Decides whether a server with the selection `tools` offers `target` to clients of `view`, or to clients without one.
 pub(super) fn decide(view: Option<&View>, tools: &Tools, target: Target<'_>) -> Decision {
     let (is_offered, key, rule) = verdict(view, tools, target);
-    let setting = key.map(|key| match key {
-        Key::Server(key) => format!("mcp_servers.{}.{key}", target.server),
-        Key::View(view, key) => format!("views.{view}.{key}"),
-    });
-    Decision { is_offered, setting, rule: rule.map(Rule::text), line: rule.map(|rule| rule.line) }
+    let setting = key.map(|key| key.setting(target.server));
+    let (rule, line) = match (key, rule) {
+        (Some(Key::Server(_)), _) => match tools.denied_by(target.name) {
+            Some((rule, line)) => (Some(rule.to_owned()), line),
+            None => (None, None),
+        },
+        (_, rule) => (rule.map(Rule::text), rule.and_then(Rule::line)),
+    };
+    Decision { is_offered, setting, rule, line }
 }
 
 /// Whether [`decide`] offers it, without saying why.
@@ -119,6 +128,16 @@ enum Key<'a> {
     View(&'a str, &'static str),
 }
 
+impl Key<'_> {
+    /// The setting by its path in the configuration file.
+    fn setting(self, server: &str) -> String {
+        match self {
+            Self::Server(key) => format!("mcp_servers.{server}.{key}"),
+            Self::View(view, key) => format!("views.{view}.{key}"),
+        }
+    }
+}
+
 fn verdict<'a>(view: Option<&'a View>, tools: &Tools, target: Target<'_>) -> Verdict<'a> {
     match tools.hidden_by(target.name).filter(|_| target.kind == Kind::Tools) {
         Some(setting) => (false, Some(Key::Server(setting)), None),
@@ -135,6 +154,18 @@ impl View {
     /// The changes of a tool by the view.
     pub(super) fn change(&self, server: &str, tool: &str) -> Option<&ToolChange> {
         self.tools.get(server)?.get(tool)
+    }
+
+    /// Whether it has only tools that are declared to change nothing.
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The tools that it changes, by the names of their servers and their own.
+    pub(super) fn changed_tools(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tools
+            .iter()
+            .flat_map(|(server, tools)| tools.keys().map(move |tool| (server.as_str(), tool.as_str())))
     }
 
     /// Whether clients of the view see `server`.
@@ -198,6 +229,11 @@ impl Rule {
     fn matches(&self, server: &str, name: &str) -> bool {
         let is_item = self.item.as_deref().is_none_or(|item| is_match(item, name));
         is_item && is_match(&self.server, server)
+    }
+
+    /// Its line, if it is from a file.
+    fn line(&self) -> Option<u32> {
+        Some(self.line).filter(|line| *line > 0)
     }
 
     fn text(&self) -> String {

@@ -96,7 +96,7 @@ fn decision_names_the_setting_and_the_rule() {
         ("files", "write", "views.v.allow", None),
         ("files", "read_all", "views.v.deny", Some("files/*_all")),
         ("mail", "read", "views.v.servers", None),
-        ("files", "hidden", "mcp_servers.files.tools.deny", None),
+        ("files", "hidden", "mcp_servers.files.tools.deny", Some("hidden")),
     ] {
         let decision = decide(Some(&selected), &tools, tool(server, name, Effect::Unsafe));
         let found = (decision.setting.as_deref(), decision.rule.as_deref());

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use super::catalog::CatalogEntry;
+use super::catalog::{CatalogEntry, Lookup};
 use super::error::Error;
 use super::snapshot::{Server, Snapshot};
 use super::view::{Decision, Target, decide};
-use super::{Manager, naming};
+use super::{Manager, Scope, naming};
 use protocol::feature::{Effect, Kind};
 use upstream::config::OnChange;
 use upstream::{State, breaker};
@@ -29,12 +29,25 @@ pub struct Explanation {
     pub decision: Decision,
     /// Whether its definition changed, and an operator has to approve it first.
     pub is_held: bool,
+    /// The tools of others with its name, if there are some.
+    pub clash: Option<Clash>,
     /// The state of the server.
     pub state: State,
     /// The state of the circuit breaker of the server.
     pub breaker: breaker::State,
     /// The remedy: how clients get it, or can call it.
     pub advice: Option<String>,
+}
+
+/// A name that several tools have, so that not each of them is offered under it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clash {
+    /// The name.
+    pub name: String,
+    /// The names under which clients get the other tools, at most 20.
+    pub others: Vec<String>,
+    /// The server that had the name before, if only this one has it now.
+    pub owner: Option<Arc<str>>,
 }
 
 impl Manager {
@@ -92,11 +105,9 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
     let is_it = |entry: &&CatalogEntry| entry.route.server == config.name && *entry.route.subject == *own;
     let listed_as = seen.listed_tools().iter().find(is_it).map(|entry| entry.exposed.clone());
     let breaker = status.breaker.state;
+    let clash = Some(seen).filter(|_| decision.is_offered).and_then(|seen| clash(seen, server, own));
     let advice = match (&decision, listed_as.is_some()) {
-        (Decision { is_offered: false, setting, .. }, _) => {
-            let setting = setting.as_deref().unwrap_or("the rules");
-            Some(format!("change `{setting}` in the configuration file and reload"))
-        }
+        (Decision { is_offered: false, .. }, _) => Some(change_of(&decision, &config.name, own)),
         _ if is_held => Some(format!(
             "look at `changed_tools` of {} and approve it: POST /api/v1/mcp/servers/{}/tools/approve",
             config.name, config.name
@@ -109,20 +120,69 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
         _ if !status.is_healthy() => {
             Some(format!("the server is {}: see its `last_error`", status.state.as_str()))
         }
-        _ => None,
+        _ => clash.as_ref().map(|_| {
+            let of_view = view.map(|view| {
+                format!(", or `name` of `{}/{own}` below `views.{}.tools`", config.name, view.name)
+            });
+            let of_view = of_view.unwrap_or_default();
+            format!("to give it another name, set `mcp_servers.{}.tools.rename`{of_view}", config.name)
+        }),
     };
     let (server, tool) = (Arc::clone(&config.name), own.to_owned());
-    Explanation { server, tool, listed_as, decision, is_held, state: status.state, breaker, advice }
+    Explanation { server, tool, listed_as, decision, is_held, clash, state: status.state, breaker, advice }
+}
+
+/// The change of the configuration file with which clients get the tool `own` of `server`, which `decision` hides.
+fn change_of(decision: &Decision, server: &str, own: &str) -> String {
+    let setting = decision.setting.as_deref().unwrap_or_default();
+    let (of, key) = setting.rsplit_once('.').unwrap_or_default();
+    let is_of_view = setting.starts_with("views.");
+    let change = match (key, &decision.rule) {
+        ("deny", Some(rule)) => format!("remove or narrow `{rule}` in `{setting}`"),
+        ("allow", _) if is_of_view => format!("add `{server}/{own}` to `{setting}`"),
+        ("allow", _) => format!("add `{own}` to `{setting}`"),
+        ("servers", _) => format!("add `{server}` to `{setting}`"),
+        ("read_only", _) => format!(
+            "if it changes nothing, write `read_only: true` for `{server}/{own}` below `{of}.tools`, or else remove `{setting}`"
+        ),
+        _ => format!("change `{setting}`"),
+    };
+    format!("{change} in the configuration file, and reload")
+}
+
+/// The other tools that would have the name of the tool `own` of `server`.
+fn clash(seen: &Snapshot, server: &Server, own: &str) -> Option<Clash> {
+    let config = server.upstream.config();
+    let of_view = seen.view().and_then(|view| view.change(&config.name, own)?.name());
+    let name = of_view.or_else(|| config.tools.rename.get(own)).map_or(own, String::as_str);
+    let catalog = seen.catalog(&Scope::ALL).ok()?;
+    let is_own = |server: &str, tool: &str| *config.name == *server && own == tool;
+    let is_other = |exposed: &&String| {
+        let is_it = |entry: &&CatalogEntry| entry.exposed == **exposed;
+        seen.listed_tools().iter().find(is_it).is_none_or(|it| !is_own(&it.route.server, &it.route.subject))
+    };
+    let (others, owner) = match catalog.tool(name) {
+        Lookup::Ambiguous(names) => {
+            (names.iter().filter(is_other).take(MAX_EXPLAINED).cloned().collect(), None)
+        }
+        Lookup::Found(route) if !is_own(&route.server, &route.subject) => (vec![name.to_owned()], None),
+        Lookup::Blocked(held) if !is_own(&held.server, &held.change.tool) => {
+            (vec![format!("{}/{}", held.server, held.change.tool)], None)
+        }
+        Lookup::Moved(moved) => (Vec::new(), Some(Arc::clone(moved.owner))),
+        Lookup::Found(_) | Lookup::Blocked(_) | Lookup::Unknown => return None,
+    };
+    Some(Clash { name: name.to_owned(), others, owner })
 }
 
 impl Snapshot {
     /// The tools of the merged catalog.
     fn listed_tools(&self) -> &[CatalogEntry] {
-        self.catalog(&super::Scope::ALL).map(|catalog| catalog.tools()).unwrap_or_default()
+        self.catalog(&Scope::ALL).map(|catalog| catalog.tools()).unwrap_or_default()
     }
 
     fn unknown_tool(&self, name: &str) -> Error {
-        let lookup = self.route(&super::Scope::ALL, super::ItemKind::Tool, name);
+        let lookup = self.route(&Scope::ALL, super::ItemKind::Tool, name);
         lookup
             .err()
             .unwrap_or_else(|| Error::name_not_found(super::ItemKind::Tool, name, None, std::iter::empty()))

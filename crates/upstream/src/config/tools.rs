@@ -36,6 +36,10 @@ settings! {
         /// [Tools that change](security/changed-tools.md#tools-that-change-after-they-were-seen)
         pub trusted: BTreeMap<String, [u8; 32]>, with trusted;
     }
+    other {
+        /// The lines of `deny` in the configuration file.
+        pub deny_lines: Vec<u32>;
+    }
     check Tools::check;
 }
 
@@ -90,14 +94,14 @@ fn trusted(setting: &Setting<'_>) -> Option<BTreeMap<String, [u8; 32]>> {
 }
 
 impl Tools {
-    /// Reports names that are both allowed and denied.
+    /// Reports names that are both allowed and denied, and notes the lines of `deny`.
     fn check(&mut self, setting: &Setting<'_>) {
         let both = |item: &Setting<'_>| item.text().is_some_and(|name| self.allows_by_name(name));
-        for item in
-            setting.member("deny").and_then(|deny| deny.list()).iter().flatten().filter(|item| both(item))
-        {
+        let deny = setting.member("deny").and_then(|deny| deny.list()).unwrap_or_default();
+        for item in deny.iter().filter(|item| both(item)) {
             item.problem(format!("{} is both allowed and denied", item.quoted()), None);
         }
+        self.deny_lines = deny.iter().map(|item| item.mark().line).collect();
     }
 
     fn allows_by_name(&self, name: &str) -> bool {
@@ -145,12 +149,18 @@ impl Tools {
 
     /// Returns the setting that hides the tool that the server calls `name`, if one does. Only this method decides.
     pub fn hidden_by(&self, name: &str) -> Option<&'static str> {
-        let is = |listed: &String| is_match(listed, name);
-        if self.deny.iter().any(is) {
+        if self.denied_by(name).is_some() {
             Some("tools.deny")
         } else {
+            let is = |listed: &String| is_match(listed, name);
             self.allow.as_ref().filter(|allow| !allow.iter().any(is)).map(|_| "tools.allow")
         }
+    }
+
+    /// Returns the text in `deny` that denies the tool, and its line in the configuration file if it is from one.
+    pub fn denied_by(&self, name: &str) -> Option<(&str, Option<u32>)> {
+        let at = self.deny.iter().position(|listed| is_match(listed, name))?;
+        Some((&self.deny[at], self.deny_lines.get(at).copied()))
     }
 
     /// Describes the entries that match none of the `offered` names of the server. An operator must notice a misspelled

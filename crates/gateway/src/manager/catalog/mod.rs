@@ -186,6 +186,14 @@ impl Catalog {
         self.tools.listing.entries()
     }
 
+    /// The tools that wait for an approval, as `server/name` by their names at the server.
+    pub fn held_tools(&self) -> impl Iterator<Item = String> {
+        self.tools.slots.iter().filter_map(|slot| match slot {
+            Slot::Open(_) => None,
+            Slot::Blocked(BlockedTool { server, change }) => Some(format!("{server}/{}", change.tool)),
+        })
+    }
+
     /// Looks up the owner of the tool `name`.
     pub fn tool(&self, name: &str) -> Lookup<'_> {
         self.tools.lookup(name)
