@@ -254,6 +254,9 @@ impl Supervisor {
         }
         let (state, reason) = match &error {
             Error::LoginRequired { reason, .. } => (State::LoginRequired, reason.clone()),
+            Error::SecretRequired { secret, .. } => {
+                (State::LoginRequired, format!("each caller has a secret `{secret}` of its own for it"))
+            }
             Error::AuthFailed { reason } => (State::AuthFailed, reason.clone()),
             other => (State::AuthFailed, other.to_string()),
         };
