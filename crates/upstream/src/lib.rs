@@ -214,9 +214,13 @@ impl Upstream {
         self.breaker.reset();
     }
 
-    /// Returns `text` with the secrets of this server redacted.
-    pub fn redacted(&self, text: &str) -> String {
-        self.secrets.redact(text)
+    /// Returns a text about `call` with the secrets of this server redacted, and the headers of the client that it has.
+    pub fn redacted(&self, call: &Call, text: &str) -> String {
+        let text = self.secrets.redact(text);
+        match &call.forwarded {
+            Some(headers) => Secrets::new(&headers.values()).redact(&text),
+            None => text,
+        }
     }
 
     /// The last lines on standard error of its process, without secrets; `None` if it is no process.

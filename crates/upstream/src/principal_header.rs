@@ -55,5 +55,5 @@ impl PrincipalHeader {
 
 /// Whether `value` can be the secret of a principal: a header can have it.
 pub fn is_sendable(value: &str) -> bool {
-    !value.trim().is_empty() && HeaderValue::from_str(value).is_ok()
+    !value.trim().is_empty() && value.is_ascii() && HeaderValue::from_str(value).is_ok()
 }

@@ -228,12 +228,6 @@ impl Upstream {
         secrets.check(principal, |principal| self.login_changed(principal)).await
     }
 
-    /// A text that differs after each change of a secret that headers have of `principal`; `None` without any. Blocks on
-    /// the file of the vault if it changed since it was read.
-    pub fn secrets_version(&self, principal: &Arc<str>) -> Option<String> {
-        self.principal_secrets.as_ref()?.version_of(principal)
-    }
-
     /// Ends the connections with secrets of principals that changed.
     pub async fn end_changed_secrets(&self) -> Result<(), Error> {
         let Some(secrets) = &self.principal_secrets else { return Ok(()) };

@@ -247,7 +247,12 @@ impl Supervisor {
 
     /// Stops contacting the server. The pool refuses all callers.
     async fn wait_for_operator(&mut self, error: Error) {
-        tracing::error!(server = %self.upstream.config.name, %error, "server is not contacted until it has another credential");
+        let server = &self.upstream.config.name;
+        if let Error::SecretRequired { .. } = &error {
+            tracing::info!(%server, "server is contacted for callers that have set their secret");
+        } else {
+            tracing::error!(%server, %error, "server is not contacted until it has another credential");
+        }
         (self.task, self.phase) = (None, Phase::Refused);
         if !self.upstream.config.is_per_principal() {
             self.upstream.pool.refuse(&error);

@@ -154,7 +154,9 @@ mod tests {
         assert_eq!(exceeded(&sizes, &own(0), false), None, "another value");
         let further = |at: usize| Entry::secret_of(&format!("key:{at}"), "S");
         assert_eq!(fill(&mut sizes, 100, further), MAX_ENTRIES / 2 - MAX_OWN_SECRETS);
-        assert_eq!(exceeded(&sizes, &further(0), true), Some(Share::Secrets));
+        sizes.push(Size { entry: Some(further(MAX_ENTRIES)), bytes: 100 });
+        assert_eq!(exceeded(&sizes, &further(MAX_ENTRIES), true), Some(Share::Secrets));
+        sizes.pop();
         for entry in [token("one", "ann"), Entry::secret("S")] {
             sizes.push(Size { entry: Some(entry.clone()), bytes: 100 });
             assert_eq!(exceeded(&sizes, &entry, true), None, "{entry}");

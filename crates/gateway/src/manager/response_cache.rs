@@ -6,8 +6,7 @@
 //!
 //! The key contains everything that a result may depend on: the server and its address, the definition of the
 //! tool, and the number of changes of its tool list. It also contains the parameters without `_meta`, the
-//! era and the abilities of the client, the headers of the client that the server gets, and the version of the secrets of
-//! the principal.
+//! era and the abilities of the client, and the headers of the client that the server gets.
 //!
 //! Not here: the storage of entries (`store`).
 
@@ -74,16 +73,15 @@ impl<'a> CacheableCall<'a> {
         let tools = self.server.catalog.tools();
         let definition = tools.iter().find(|entry| entry.route.subject == *tool);
         let params = self.request.params().without("_meta");
-        let (upstream, call) = (&self.server.upstream, &self.request.call);
-        let names = upstream.config().forwarded_headers();
-        let forwarded = call.forwarded.as_ref().map(|headers| headers.of_server(names));
+        let forwarded = self.request.call.forwarded.as_ref();
+        let forwarded = forwarded.map(|headers| headers.of_server(server.forwarded_headers()));
         let inputs = (
             // Another account may get another result.
             (server.source.bytes(), self.server.revisions.of(List::Tools)),
             (tool, definition.map(|entry| entry.definition.as_str())),
             params.as_str(),
             (self.request.call.era == Era::Modern, self.request.call.sender.capabilities.as_str()),
-            (forwarded.filter(|headers| !headers.is_empty()), upstream.secrets_version(self.principal)),
+            forwarded.filter(|headers| !headers.is_empty()),
         );
         let own = Group::new(&[AREA, &server.name, "principal", self.principal]);
         let common = Group::new(&[AREA, &server.name, "public"]);
