@@ -93,11 +93,16 @@ fn print(servers: &[ServerStatus], streams: &mut CommandStreams<'_>) -> io::Resu
             writeln!(streams.err, "warning: {}: {note}", server.status.server)?;
         }
     }
-    let away = || enabled.iter().filter(|server| server.status.state != State::Ready);
+    let away = || enabled.iter().copied().filter(|server| server.status.state != State::Ready);
     for ServerStatus { status, .. } in away() {
         writeln!(streams.err, "{}: {}", status.server, reason(status))?;
     }
-    Ok(away().next().is_none())
+    Ok(away().all(waits_for_callers))
+}
+
+/// Whether the server needs a secret of each caller, so that Switchyard itself cannot contact it.
+pub(super) fn waits_for_callers(server: &ServerStatus) -> bool {
+    server.status.state == State::LoginRequired && !server.config.principal_secrets().is_empty()
 }
 
 /// Says that a server keeps state for each client, if it showed signs of that.

@@ -11,7 +11,8 @@ use settings::expand::Lookup;
 use super::confirm::{CommandError, CommandStreams};
 use super::{ConfigFile, Key};
 use crate::config::Config;
-use auth::{ApiKey, ApiKeyList, KeyFile, Role};
+use auth::vault::Vault;
+use auth::{ApiKey, ApiKeyList, KeyFile, Principal, Role};
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -49,12 +50,29 @@ pub(super) fn run(
             let (keys, store) = keys_of(file, environment)?;
             refuse_listed(&keys, name, file)?;
             store.revoke(name).map_err(|error| failed(&error))?;
+            forget_secrets(name, file, environment, streams.err)?;
             Ok(writeln!(
                 streams.err,
                 "{name}: revoked. A running gateway refuses it in about a second, and ends its sessions and streams."
             )?)
         }
     }
+}
+
+/// Removes the secrets for servers of the holder of the key `name`, because a later key of this name has another holder.
+fn forget_secrets(
+    name: &str,
+    file: &ConfigFile,
+    environment: &Lookup<'_>,
+    err: &mut dyn Write,
+) -> io::Result<()> {
+    let principal = Principal::id_of_key(name);
+    let vault = Config::load_vault(&file.config, environment).ok().and_then(|settings| settings.vault().ok());
+    let removed = vault.map(|vault| Vault::open(vault)?.remove_secrets_of_blocking(&principal));
+    if let Some(Err(error)) = removed {
+        writeln!(err, "warning: the secrets of {principal} for servers were not removed: {error}")?;
+    }
+    Ok(())
 }
 
 fn failed(error: &auth::Error) -> CommandError {

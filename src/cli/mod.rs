@@ -136,21 +136,31 @@ pub(crate) enum Secret {
         /// The name: letters, digits, `_`, `-` and `.`.
         #[arg(value_parser = secret::parse_name)]
         name: String,
+        /// The principal that it belongs to, such as `key:laptop` (`${principal:NAME}` in `headers` of a server). Without it,
+        /// it is one value for all.
+        #[arg(long = "for", value_name = "PRINCIPAL", value_parser = secret::parse_principal)]
+        principal: Option<String>,
         /// The configuration with the settings of the vault.
         #[command(flatten)]
         file: ConfigFile,
     },
-    /// Print the names of all secrets, and when each was set.
+    /// Print the names of all secrets, whose each is, and when it was set.
     List {
+        /// Print only those of this principal.
+        #[arg(long = "for", value_name = "PRINCIPAL", value_parser = secret::parse_principal)]
+        principal: Option<String>,
         /// The configuration with the settings of the vault.
         #[command(flatten)]
         file: ConfigFile,
     },
     /// Remove a secret.
     Remove {
-        /// The name.
-        #[arg(value_parser = secret::parse_name)]
-        name: String,
+        /// The name. Without it, all secrets of the principal.
+        #[arg(value_parser = secret::parse_name, required_unless_present = "principal")]
+        name: Option<String>,
+        /// The principal that it belongs to.
+        #[arg(long = "for", value_name = "PRINCIPAL", value_parser = secret::parse_principal)]
+        principal: Option<String>,
         /// The configuration with the settings of the vault.
         #[command(flatten)]
         file: ConfigFile,

@@ -12,8 +12,13 @@ use secrecy::zeroize::Zeroizing;
 use super::operate::table::{Cell, Table};
 use super::{ConfigFile, EXIT_USAGE, Secret, environment, terminal};
 use crate::config::{self, Config};
+use auth::Principal;
 use auth::vault::{self, Entry, EntryKind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
 use settings::expand::Lookup;
+use upstream::config::is_sendable;
+
+/// The longest id of a principal.
+const MAX_PRINCIPAL: usize = 512;
 
 /// Examples in the help of the command.
 pub(super) const HELP: &str = "\
@@ -23,8 +28,11 @@ Examples:
   switchyard secret set SIGNING_KEY < key.pem
   switchyard secret list
   switchyard secret remove GITHUB_TOKEN
+  switchyard secret set CRM_KEY --for key:laptop        a value of this principal, for `${principal:CRM_KEY}`
+  switchyard secret remove --for key:laptop             all values of this principal
 
-In the configuration file, `${secret:GITHUB_TOKEN}` is the value. A running gateway uses a new value after a reload.";
+In the configuration file, `${secret:GITHUB_TOKEN}` is the value. A running gateway uses a new value after a reload. The
+value of a principal is used by its next call.";
 
 /// Why the command did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -42,11 +50,11 @@ pub(crate) enum Error {
     #[error("{0}; nothing was changed")]
     Value(&'static str),
     /// There is no such secret.
-    #[error("the vault {path} has no secret `{name}`; `switchyard secret list` prints all names")]
+    #[error("the vault {path} has no secret {name}; `switchyard secret list` prints all names")]
     Unknown {
         /// The vault.
         path: String,
-        /// The name.
+        /// The name, and whose it is.
         name: String,
     },
     /// Standard output is closed.
@@ -82,9 +90,13 @@ pub(super) fn run_here(command: &Secret) -> ExitCode {
 /// Runs the command and returns its exit code.
 pub(crate) fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut SecretStreams<'_>) -> ExitCode {
     let done = match command {
-        Secret::Set { name, file } => set(name, file, environment, streams),
-        Secret::List { file } => list(file, environment, streams),
-        Secret::Remove { name, file } => remove(name, file, environment, streams.out),
+        Secret::Set { name, principal, file } => {
+            set(&entry(name, principal.as_deref()), file, environment, streams)
+        }
+        Secret::List { principal, file } => list(principal.as_deref(), file, environment, streams),
+        Secret::Remove { name, principal, file } => {
+            remove((name.as_deref(), principal.as_deref()), file, environment, streams.out)
+        }
     };
     let Err(error) = done else { return ExitCode::SUCCESS };
     // If standard error is closed, the exit code alone reports the failure.
@@ -100,8 +112,22 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     is_secret_name(text).then(|| text.to_owned()).ok_or_else(|| format!("expected {SECRET_NAME}"))
 }
 
+/// Parses PRINCIPAL; the error describes a valid one.
+pub(crate) fn parse_principal(text: &str) -> Result<String, String> {
+    let is_one = !text.is_empty() && text.len() <= MAX_PRINCIPAL && !Principal::is_anonymous_id(text);
+    is_one.then(|| text.to_owned()).ok_or_else(|| {
+        "expected the id of a principal, such as `key:laptop` or `jwt:SUBJECT`; a caller without a credential has no secrets"
+            .into()
+    })
+}
+
+/// The secret `name`, of all or of `principal`.
+fn entry(name: &str, principal: Option<&str>) -> Entry {
+    principal.map_or_else(|| Entry::secret(name), |principal| Entry::secret_of(principal, name))
+}
+
 fn set(
-    name: &str,
+    entry: &Entry,
     file: &ConfigFile,
     environment: &Lookup<'_>,
     streams: &mut SecretStreams<'_>,
@@ -116,18 +142,43 @@ fn set(
     if std::str::from_utf8(&value).is_err() {
         return Err(Error::Value("the value is not UTF-8"));
     }
-    vault.put_blocking(&Entry::secret(name), &value)?;
-    let reload = "a running gateway uses it after a reload";
-    Ok(writeln!(streams.out, "{name} is set in {}; {reload}", vault.path().display())?)
+    if entry.is_secret_of_principal() && !std::str::from_utf8(&value).is_ok_and(is_sendable) {
+        return Err(Error::Value("the value is not one line of ASCII characters, so no header can have it"));
+    }
+    vault.put_blocking(entry, &value)?;
+    let (name, path) = (named(entry), vault.path().display());
+    Ok(match entry.is_secret_of_principal() {
+        true => writeln!(streams.out, "{name} is set in {path}; the next call uses it")?,
+        false => writeln!(streams.out, "{name} is set in {path}; a running gateway uses it after a reload")?,
+    })
 }
 
-fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut SecretStreams<'_>) -> Result<(), Error> {
+/// The name of `entry`, and whose it is.
+fn named(entry: &Entry) -> String {
+    match &entry.principal {
+        Some(principal) => format!("{} of {principal}", entry.name),
+        None => entry.name.clone(),
+    }
+}
+
+fn list(
+    principal: Option<&str>,
+    file: &ConfigFile,
+    environment: &Lookup<'_>,
+    streams: &mut SecretStreams<'_>,
+) -> Result<(), Error> {
     let vault = open(file, environment)?;
     let (entries, damaged) = vault.list()?;
-    let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == EntryKind::Secret);
-    let mut rows: Vec<_> = secrets.map(|(entry, set_at)| [entry.name, auth::time_text(set_at)]).collect();
+    let is_listed = |entry: &Entry| {
+        entry.kind == EntryKind::Secret && (principal.is_none() || entry.principal.as_deref() == principal)
+    };
+    let secrets = entries.into_iter().filter(|(entry, _)| is_listed(entry));
+    let row = |(entry, set_at): (Entry, _)| {
+        [entry.name, entry.principal.unwrap_or_else(|| "-".to_owned()), auth::time_text(set_at)]
+    };
+    let mut rows: Vec<_> = secrets.map(row).collect();
     rows.sort();
-    let mut table = Table::new(&["NAME", "SET"]);
+    let mut table = Table::new(&["NAME", "FOR", "SET"]);
     table.rows.extend(rows.iter().map(|row| row.iter().map(|cell| Cell::new(cell)).collect()));
     table.write(None, false, streams.out)?;
     if damaged > 0 {
@@ -137,13 +188,25 @@ fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut SecretStreams
     Ok(())
 }
 
-fn remove(name: &str, file: &ConfigFile, environment: &Lookup<'_>, out: &mut dyn Write) -> Result<(), Error> {
+fn remove(
+    (name, principal): (Option<&str>, Option<&str>),
+    file: &ConfigFile,
+    environment: &Lookup<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let vault = open(file, environment)?;
     let path = vault.path().display().to_string();
-    if !vault.remove_blocking(&Entry::secret(name))? {
-        return Err(Error::Unknown { path, name: name.to_owned() });
+    if let (None, Some(principal)) = (name, principal) {
+        return match vault.remove_secrets_of_blocking(principal)? {
+            0 => Err(Error::Unknown { path, name: format!("of {principal}") }),
+            count => Ok(writeln!(out, "{count} of {principal} removed from {path}")?),
+        };
     }
-    Ok(writeln!(out, "{name} is removed from {path}")?)
+    let entry = entry(name.unwrap_or_default(), principal);
+    if !vault.remove_blocking(&entry)? {
+        return Err(Error::Unknown { path, name: format!("`{}`", named(&entry)) });
+    }
+    Ok(writeln!(out, "{} is removed from {path}", named(&entry))?)
 }
 
 fn open(file: &ConfigFile, environment: &Lookup<'_>) -> Result<Arc<Vault>, Error> {

@@ -40,7 +40,12 @@ fn of_document(root: &Node, environment: &Lookup<'_>) -> Result<Listener, Proble
     let problems = Problems::default();
     let has_tls = of_server(root, "tls", &problems).is_some();
     let mut part = super::server_part(root, &["listen"]);
-    let sources = Sources { environment, secrets: &|_| Err(NoSecret::Unset), without_secrets: &[] };
+    let sources = Sources {
+        environment,
+        secrets: &|_| Err(NoSecret::Unset),
+        without_secrets: &[],
+        takes_caller_values: |_| false,
+    };
     expand::expand(&mut part, &sources, &problems);
     let Some(listen) = of_server(&part, "listen", &problems) else {
         return Ok(Listener { has_tls, ..Listener::default() });

@@ -25,7 +25,7 @@ pub(crate) use listener::Listener;
 use settings::document::{self, Document};
 pub(crate) use settings::error::{Error, Report};
 pub(crate) use settings::expand::Lookup;
-use settings::expand::{SecretLookup, Sources};
+use settings::expand::SecretLookup;
 use settings::{error, expand};
 #[cfg(feature = "program")]
 pub(crate) use shown::is_public_setting;
@@ -114,7 +114,7 @@ impl Config {
         let text = text_of(&content, &problems);
         let document = document::parse(text, &problems);
         let secrets = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
-        let sources = Sources { environment, secrets: &secrets, without_secrets: &vault::SETTINGS };
+        let sources = vault::sources(environment, &secrets);
         let mut part = server_part(&document.root, &auth::ApiKeyList::FIELDS);
         expand::expand(&mut part, &sources, &problems);
         let server = Setting::root(&part, &problems).in_folder(folder_of(path)).member("server");
@@ -172,7 +172,7 @@ impl Config {
         foreign::refuse(&mut document.root, &problems);
         let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
         let secrets = secrets.unwrap_or(&of_vault);
-        let sources = Sources { environment, secrets, without_secrets: &vault::SETTINGS };
+        let sources = vault::sources(environment, secrets);
         expand::expand(&mut document.root, &sources, &problems);
         Self::from_document(path, text, &document, kinds, &problems)
     }

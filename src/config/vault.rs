@@ -9,16 +9,31 @@ use std::sync::Arc;
 
 use auth::vault::{Entry, SECRET_NAME, Settings, Vault, is_secret_name};
 use secrecy::SecretString;
-use settings::expand::{self, Lookup, NoSecret, Sources};
+use settings::expand::{self, Lookup, NoSecret, SecretLookup, Sources};
 use settings::{Node, Problems, Setting};
 
 /// Paths of the settings of the vault.
 pub(super) const SETTINGS: [&str; 2] = ["server.state_dir", "server.vault_key"];
 
+/// Returns the values of references in the file.
+pub(super) fn sources<'e>(environment: &'e Lookup<'e>, secrets: &'e SecretLookup<'e>) -> Sources<'e> {
+    Sources { environment, secrets, without_secrets: &SETTINGS, takes_caller_values }
+}
+
+/// Whether the setting at `path` is a header of a server, `mcp_servers.NAME.headers.HEADER`.
+fn takes_caller_values(path: &str) -> bool {
+    let Some(server) = path.strip_prefix("mcp_servers.") else { return false };
+    let setting = match server.strip_prefix('"') {
+        Some(quoted) => quoted.split_once("\".").map(|(_, rest)| rest),
+        None => server.split_once('.').map(|(_, rest)| rest),
+    };
+    setting.is_some_and(|setting| setting.starts_with("headers."))
+}
+
 /// Reads only the settings of the vault. `root` is not expanded.
 pub(super) fn read(root: &Node, environment: &Lookup<'_>, folder: &Path, problems: &Problems) -> Settings {
     let mut part = part_of(root);
-    let sources = Sources { environment, secrets: &|_| Err(NoSecret::Unset), without_secrets: &SETTINGS };
+    let sources = sources(environment, &|_| Err(NoSecret::Unset));
     expand::expand(&mut part, &sources, problems);
     let fields = Setting::root(&part, problems).in_folder(folder).fields();
     let server = fields.and_then(|mut fields| {

@@ -103,7 +103,7 @@ async fn a_secret_that_was_set_is_sent_to_the_server_and_is_shown_nowhere() {
 #[test]
 fn secrets_are_listed_by_name_and_removed() {
     let gateway = Gateway::with_config("mcp_servers: {}\n");
-    assert_eq!(secret(&gateway, &["list"]), (Some(0), "NAME  SET\n".to_owned()));
+    assert_eq!(secret(&gateway, &["list"]), (Some(0), "NAME  FOR  SET\n".to_owned()));
     set_well(&gateway, "B", CANARY);
     set_well(&gateway, "A", &format!("{CANARY}\r\n"));
     let (code, listed) = secret(&gateway, &["list"]);

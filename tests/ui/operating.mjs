@@ -115,6 +115,45 @@ async function key_is_made_shown_once_and_revoked({ chrome, gateway, problems })
   });
 }
 
+async function secret_is_set_changed_and_removed({ chrome, gateway, scene, problems }) {
+  gateway.write(`${scene.yaml()}  own:\n    url: ${scene.issues.url}\n    headers: {X-Team-Key: "\${principal:TEAM_KEY}"}\n`);
+  await gateway.rest('superuser', 'POST', '/reload');
+  try {
+    await everywhere({ chrome, gateway, problems }, 'caller', async (page, looks) => {
+      await open(page, gateway, 'logins');
+      const row = page.getByRole('region', { name: 'Secrets' }).locator('tr', { hasText: 'TEAM_KEY' });
+      await row.getByText('not set').waitFor();
+      await row.getByText('own', { exact: true }).waitFor({ state: 'attached' });
+      await row.getByRole('button', { name: 'Set TEAM_KEY' }).click();
+      const box = page.getByRole('dialog');
+      const value = box.getByLabel('Value');
+      must(await value.getAttribute('type') === 'password', 'the value is not shown');
+      await value.fill('canary-ä');
+      await box.getByRole('button', { name: 'Set the secret' }).click();
+      await box.getByText(/one line of ASCII/).waitFor();
+      await looks('set a secret');
+      await value.fill('canary-of-a-caller');
+      await box.getByRole('button', { name: 'Set the secret' }).click();
+      await box.waitFor({ state: 'detached' });
+      await row.getByRole('button', { name: 'Change TEAM_KEY' }).waitFor();
+      must(!(await page.content()).includes('canary'), 'a value is never shown again');
+      await looks('secrets');
+      await row.getByRole('button', { name: 'Remove TEAM_KEY' }).click();
+      await confirm(page, 'Remove');
+      await row.getByText('not set').waitFor();
+    });
+    const page = await visitor(chrome, gateway, problems);
+    await signIn(page, gateway, 'reader');
+    await open(page, gateway, 'logins');
+    await page.getByText('Your role may not log in to servers.').waitFor();
+    must(await page.getByText('TEAM_KEY').count() === 0, 'a reader has no secrets');
+    await page.context().close();
+  } finally {
+    gateway.write(scene.yaml());
+    await gateway.rest('superuser', 'POST', '/reload');
+  }
+}
+
 async function standard_error_of_a_program_is_shown({ chrome, gateway, scene, problems }) {
   gateway.write(`${scene.yaml()}  program:\n    command: sh\n    args: [-c, "echo 'cannot open <b>db</b>' >&2; exit 3"]\n`);
   await gateway.rest('superuser', 'POST', '/reload');
@@ -195,4 +234,4 @@ async function idle_tab_costs_little({ chrome, binary, problems }) {
   }
 }
 
-export const CHECKS = { server_is_added_changed_and_removed, key_is_made_shown_once_and_revoked, standard_error_of_a_program_is_shown, idle_tab_costs_little };
+export const CHECKS = { server_is_added_changed_and_removed, key_is_made_shown_once_and_revoked, secret_is_set_changed_and_removed, standard_error_of_a_program_is_shown, idle_tab_costs_little };

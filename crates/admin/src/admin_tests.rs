@@ -18,7 +18,13 @@ async fn three() -> Gateway {
         r#"[{"x":1.0000000000000000001,"name":"find", "inputSchema":{"type":"object"}},{"name":"ping"}]"#;
     let (mut docs, up) = server_with_tools("docs", tools);
     let url = "https://user:s3cret@docs.example.org/mcp?key=s3cret";
-    let http = Http { url: url.parse().expect("a URL"), headers: Vec::new(), token: None };
+    let http = Http {
+        url: url.parse().expect("a URL"),
+        headers: Vec::new(),
+        principal_headers: Vec::new(),
+        forward: Vec::new(),
+        token: None,
+    };
     (docs.transport, docs.target) = (Transport::Http(http), "https://docs.example.org/mcp".into());
     docs.description = Some("the documents".into());
     let away = server("away");
@@ -220,6 +226,9 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::GET, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),
         (Method::DELETE, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),
         (Method::GET, "/api/v1/mcp/logins", "", Some(Role::Caller)),
+        (Method::GET, "/api/v1/mcp/secrets", "", Some(Role::Caller)),
+        (Method::PUT, "/api/v1/mcp/secrets/KEY?principal=key:x", r#"{"value":"v"}"#, Some(Role::Superuser)),
+        (Method::DELETE, "/api/v1/mcp/secrets/KEY?principal=key:x", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/reload", "", Some(Role::Superuser)),
         (Method::GET, "/api/v1/mcp/configuration", "", Some(Role::Superuser)),
         (Method::GET, "/api/v1/mcp/why?tool=find", "", Some(Role::Superuser)),

@@ -105,7 +105,7 @@ async fn answer(
     if call_stream::is_wanted(headers) {
         return call_stream::begin(api, principal, (headers, request), id);
     }
-    let caller = rest_call::caller(api, principal, &request, id, None)?;
+    let caller = rest_call::caller(api, principal, (headers, &request), id, None)?;
     let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
     let response = rest_call::run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;

@@ -61,7 +61,7 @@ pub(super) fn begin(
     (headers, request): (&HeaderMap, CallRequest),
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let caller = Arc::new(rest_call::caller(api, principal, &request, id, Some(capabilities()))?);
+    let caller = Arc::new(rest_call::caller(api, principal, (headers, &request), id, Some(capabilities()))?);
     let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));

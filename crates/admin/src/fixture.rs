@@ -13,6 +13,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::{Loaded, Options, Reload, Reloaded};
+use auth::vault::{Vault, VaultConfig};
 use auth::{Principal, Role};
 use gateway::manager::config::Config;
 use gateway::manager::{Applied, Manager, Scope, View};
@@ -29,7 +30,7 @@ pub(super) struct Gateway {
     document: Value,
     /// The options of the router.
     pub(super) options: Options,
-    /// The folder of `keys_file`.
+    /// The folder of `keys_file` and of the vault.
     pub(super) folder: tempfile::TempDir,
 }
 
@@ -46,7 +47,10 @@ impl Gateway {
     pub(super) fn starting(servers: Vec<(upstream::Config, Fake)>) -> Self {
         let (configs, fakes): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
         let view = View::of("support", Some(&["*"]), None, &[]).expect("rules");
-        let config = Config { views: vec![Arc::new(view)], ..Config::of(configs) };
+        let folder = tempfile::tempdir().expect("a folder");
+        let vault = VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() };
+        let config =
+            Config { views: vec![Arc::new(view)], vault: Some(Vault::new(vault)), ..Config::of(configs) };
         let connectors = fakes.iter().map(Fake::connector).collect();
         let manager = Manager::with_connectors(config, connectors, Shutdown::new());
         let drain = Shutdown::new();
@@ -57,7 +61,6 @@ impl Gateway {
             at: UNIX_EPOCH,
             file: "mcp_servers.yaml".into(),
         };
-        let folder = tempfile::tempdir().expect("a folder");
         let file = auth::KeyFile { path: folder.path().join("keys.json") };
         let keys = auth::ApiKeyList { listed: vec![key("listed")], file: Some(file) };
         let authenticator = auth::Authenticator::new(&auth::Config::ApiKey(keys)).expect("no file yet");

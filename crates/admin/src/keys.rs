@@ -198,8 +198,8 @@ pub(super) async fn make(
 
 /// Revoke an API key
 ///
-/// Removes a key from `keys_file`, as `switchyard key revoke` does. It is refused at once, and its sessions and streams end.
-/// Needs the role *superuser*.
+/// Removes a key from `keys_file`, as `switchyard key revoke` does. It is refused at once, its sessions and streams end, and
+/// its secrets for servers are removed. Needs the role *superuser*.
 #[utoipa::path(
     delete, path = "/keys/{key}", tag = "gateway", operation_id = "revoke_key",
     params(("key" = String, Path, description = "The name of the key", example = "laptop")),
@@ -215,6 +215,10 @@ pub(super) async fn revoke(
     let id = name.clone();
     in_file(file, move |file| file.revoke(&name)).await?;
     authenticator.read_key_file().await;
+    // A later key of this name has another holder.
+    if let Err(error) = api.manager.forget_secrets_of(&Principal::id_of_key(&id)).await {
+        tracing::warn!(key = id, %error, "the secrets of a revoked key were not removed");
+    }
     Ok(json(&RevokedKey { id }))
 }
 

@@ -45,6 +45,7 @@ mod printed_lists;
 mod problem;
 mod reload;
 mod rest_call;
+mod secrets;
 mod server_entries;
 mod server_state;
 mod servers;
@@ -203,14 +204,15 @@ async fn authorise(
     let is_operation = action.is_operation() && !server_entries::is_dry_run(request.uri());
     let (payer, record) = match authorised(principal, action, id) {
         Ok(principal) if is_operation => {
-            // The only parameter of a path is a server or a key.
+            // The only parameter of a path is a server, a key or a secret.
             let subject = named.as_ref().ok().and_then(|named| named.iter().next());
             let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
             let server = of("name");
             match audit::operation(who(principal, id), action.as_str(), server) {
                 Ok(mut record) => {
-                    if let (Some(record), Some(key)) = (&mut record, of("key")) {
-                        record.about_key(key);
+                    if let Some(record) = &mut record {
+                        of("key").into_iter().for_each(|key| record.about_key(key));
+                        of("secret").into_iter().for_each(|secret| record.about_secret(secret));
                     }
                     operated = server.map(str::to_owned);
                     (Arc::clone(principal.id()), record)
@@ -226,7 +228,10 @@ async fn authorise(
         let failure = response.extensions().get::<Problem>().map(|problem| problem.code().to_string());
         let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
         events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
-        if let Some(record) = record {
+        if let Some(mut record) = record {
+            if let Some(secrets::SecretOwner(owner)) = response.extensions().get() {
+                record.of_principal(owner);
+            }
             record.ended(outcome);
         }
     }

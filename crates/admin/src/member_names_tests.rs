@@ -13,8 +13,8 @@ const TIMES: &[&str] = &[
 ];
 /// Names that the specification of the manager gives, and that have a member in `_ms` beside them.
 const SPECIFIED: &[(&str, &str)] = &[("seconds_until_probe", "probe_in_ms")];
-/// Schemas that occur only within an entry with `server`.
-const WITHIN: &[&str] = &["ChangedTool"];
+/// Schemas that occur only within an entry with `server`, or that have `servers`.
+const WITHIN: &[&str] = &["ChangedTool", "Secret"];
 
 /// The schemas that a request body refers to.
 fn requested(document: &Value) -> BTreeSet<String> {

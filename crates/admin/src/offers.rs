@@ -209,7 +209,7 @@ pub(super) async fn read(
     let listed = snapshot.catalog(&scope)?.resources().listed(&uri);
     let server = listed.map(|entry| entry.route.server.to_string());
     let params = Raw::object(&[("uri", &Raw::of(&uri))]);
-    ask(&api, (&principal, scope, id), (method::RESOURCES_READ, uri, params), server).await
+    ask(&api, (&principal, scope, id), (method::RESOURCES_READ, uri, params), server, &headers).await
 }
 
 /// The values that a prompt is filled in with.
@@ -252,7 +252,7 @@ pub(super) async fn prompt(
     let route = snapshot.route(&scope, ItemKind::Prompt, &name);
     let server = route.ok().map(|route| route.server.to_string());
     let params = Raw::object(&[("name", &Raw::of(&name)), ("arguments", &arguments)]);
-    ask(&api, (&principal, scope, id), (method::PROMPTS_GET, name, params), server).await
+    ask(&api, (&principal, scope, id), (method::PROMPTS_GET, name, params), server, &headers).await
 }
 
 /// Makes a request that only reads, and prints its answer.
@@ -261,10 +261,12 @@ async fn ask(
     (principal, scope, id): (&Principal, Scope, RequestId),
     (method, subject, params): (&'static str, String, Raw),
     server: Option<String>,
+    headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let started = Instant::now();
     let record = call_audit::start((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
-    let caller = Caller::of_program(principal.clone(), scope, None);
+    let forwarded = api.manager.forwarded(headers)?;
+    let caller = Caller::of_program(principal.clone(), scope, None).forwarding(forwarded);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &EventSender::unread()).await;
     let reply = collect(reply, caller.version.era()).await;

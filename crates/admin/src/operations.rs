@@ -18,8 +18,8 @@ use utoipa_axum::routes;
 
 use super::{
     Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, configuration, event_data,
-    events, health, history, keys, logins, metrics, offers, openapi, reload, server_entries, servers, stderr,
-    views, why,
+    events, health, history, keys, logins, metrics, offers, openapi, reload, secrets, server_entries,
+    servers, stderr, views, why,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -80,6 +80,9 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::LogIn), logins::status),
     operation!(PREFIX, Some(Action::LogOut), logins::end),
     operation!(PREFIX, Some(Action::LogIn), logins::list),
+    operation!(PREFIX, Some(Action::ListSecrets), secrets::list),
+    operation!(PREFIX, Some(Action::SetSecret), secrets::set),
+    operation!(PREFIX, Some(Action::RemoveSecret), secrets::remove),
     operation!(PREFIX, Some(Action::Reload), reload::reload),
     operation!(PREFIX, Some(Action::ReadConfiguration), configuration::show),
     operation!(PREFIX, Some(Action::ReadConfiguration), why::explain),

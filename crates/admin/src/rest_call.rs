@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 
 use super::Api;
@@ -19,18 +20,19 @@ use protocol::{Request, RequestId as MessageId, method};
 use runtime::telemetry::RequestId;
 use upstream::{CallSource, EventSender};
 
-/// The client of the call `request`. With `capabilities`, it can answer the server requests that they declare.
+/// The client of the call `request`, whose request had `headers`. With `capabilities`, it can answer the server requests that they declare.
 pub(super) fn caller(
     api: &Api,
     principal: &Principal,
-    request: &CallRequest,
+    (headers, request): (&HeaderMap, &CallRequest),
     id: RequestId,
     capabilities: Option<Raw>,
 ) -> Result<Caller, Problem> {
     let server = request.server.as_deref().map(Arc::from);
     let scope = Scope { server, ..api.scope(principal, request.view.as_deref())? };
     let source = CallSource { request_id: Some(id), is_rest: true };
-    Ok(Caller::of_program(principal.clone(), scope, capabilities).in_request(source))
+    let forwarded = api.manager.forwarded(headers)?;
+    Ok(Caller::of_program(principal.clone(), scope, capabilities).in_request(source).forwarding(forwarded))
 }
 
 /// Calls the tool of `request`. Messages of the server before its response go to `event_sender`. `host` is the `Host` of the

@@ -1,8 +1,9 @@
-// View: logins of the visitor at servers.
+// View: logins of the visitor at servers, and the secrets that servers need of the visitor.
 
 import { get, may, ofServer, post, remove, visitor } from './api.js';
 import { confirmed, dialog, told } from './actions.js';
 import { badge, button, fill, h, heading, toast } from './dom.js';
+import { fillSecrets } from './secrets.js';
 import { state, watch } from './state.js';
 
 const STATES = { logged_in: ['logged in', 'good'], login_required: ['login required', 'warn'], not_required: ['no login needed', 'off'] };
@@ -66,11 +67,13 @@ export async function loginPart(name) {
 /** Shows the view. */
 export function show(main) {
   const list = h('div', {}, h('p', { class: 'quiet' }, 'Loading…'));
-  fill(main, heading('Logins', 'Servers that need a login (OAuth). A token never leaves the gateway.'), list);
+  const secrets = h('section', { 'aria-label': 'Secrets' });
+  fill(main, heading('Logins', 'Servers that need a login (OAuth) or a secret of yours. None of them leaves the gateway, except to its server.'), list, secrets);
   let known = null;
   let isOver = false;
   const load = async () => {
     if (!may('caller')) { fill(list, h('p', { class: 'empty' }, 'Your role may not log in to servers.')); return; }
+    fillSecrets(secrets, () => isOver);
     try {
       const { logins } = await get('/logins');
       if (!isOver) fill(list, logins.length > 0 ? logins.map((login) => card(login, load)) : h('p', { class: 'empty' }, 'No server needs a login.'));

@@ -74,6 +74,14 @@ pub enum Action {
     LogOut,
     /// End the login to a server that all share.
     LogOutForAll,
+    /// List the names of one's own secrets for servers.
+    ListSecrets,
+    /// Set a secret of one's own for servers.
+    SetSecret,
+    /// Remove a secret of one's own.
+    RemoveSecret,
+    /// List, set or remove secrets of another principal.
+    ChangeSecretsOfOthers,
 }
 
 impl Action {
@@ -103,6 +111,10 @@ impl Action {
             Self::LogInForAll => "log_in_for_all",
             Self::LogOut => "log_out",
             Self::LogOutForAll => "log_out_for_all",
+            Self::ListSecrets => "list_secrets",
+            Self::SetSecret => "set_secret",
+            Self::RemoveSecret => "remove_secret",
+            Self::ChangeSecretsOfOthers => "change_secrets_of_others",
         }
     }
 
@@ -122,7 +134,10 @@ impl Action {
             | Self::MakeKey
             | Self::RevokeKey
             | Self::LogInForAll
-            | Self::LogOutForAll => true,
+            | Self::LogOutForAll
+            | Self::SetSecret
+            | Self::RemoveSecret
+            | Self::ChangeSecretsOfOthers => true,
             Self::List
             | Self::Read
             | Self::Call
@@ -131,7 +146,8 @@ impl Action {
             | Self::ReadStderr
             | Self::ListKeys
             | Self::LogIn
-            | Self::LogOut => false,
+            | Self::LogOut
+            | Self::ListSecrets => false,
         }
     }
 }
@@ -145,8 +161,26 @@ impl Role {
         match (self, action) {
             (Self::Superuser, _)
             | (Self::Reader | Self::Caller, Action::List | Action::ReadMetrics)
-            | (Self::Caller, Action::Read | Action::Call | Action::LogIn | Action::LogOut) => true,
-            (Self::Reader, Action::Read | Action::Call | Action::LogIn | Action::LogOut)
+            | (
+                Self::Caller,
+                Action::Read
+                | Action::Call
+                | Action::LogIn
+                | Action::LogOut
+                | Action::ListSecrets
+                | Action::SetSecret
+                | Action::RemoveSecret,
+            ) => true,
+            (
+                Self::Reader,
+                Action::Read
+                | Action::Call
+                | Action::LogIn
+                | Action::LogOut
+                | Action::ListSecrets
+                | Action::SetSecret
+                | Action::RemoveSecret,
+            )
             | (
                 Self::Reader | Self::Caller,
                 Action::ResetBreaker
@@ -165,7 +199,8 @@ impl Role {
                 | Action::MakeKey
                 | Action::RevokeKey
                 | Action::LogInForAll
-                | Action::LogOutForAll,
+                | Action::LogOutForAll
+                | Action::ChangeSecretsOfOthers,
             ) => false,
         }
     }
@@ -249,7 +284,12 @@ impl Principal {
 
     /// The holder of the API key `id`.
     pub(super) fn of_key(id: &str, role: Role) -> Self {
-        Self::new(format!("key:{id}"), role)
+        Self::new(Self::id_of_key(id), role)
+    }
+
+    /// The id of the holder of the API key `key`.
+    pub fn id_of_key(key: &str) -> String {
+        format!("key:{key}")
     }
 
     /// The subject of a token.
@@ -355,6 +395,10 @@ mod tests {
             (Action::LogInForAll, false, false),
             (Action::LogOut, false, true),
             (Action::LogOutForAll, false, false),
+            (Action::ListSecrets, false, true),
+            (Action::SetSecret, false, true),
+            (Action::RemoveSecret, false, true),
+            (Action::ChangeSecretsOfOthers, false, false),
         ] {
             assert_eq!(Role::Reader.may(action), reader, "{action:?}");
             assert_eq!(Role::Caller.may(action), caller, "{action:?}");

@@ -25,6 +25,7 @@ use gateway::{Caller, Gateway};
 use json::Raw;
 use protocol::{Message, Notification, Request, RequestId, Response, meta, method};
 use runtime::shutdown::Shutdown;
+use upstream::ForwardedHeaders;
 
 /// Most notifications of the client that are on their way to servers; further ones are lost.
 const MAX_PASSING: usize = 64;
@@ -80,13 +81,18 @@ impl Conversation {
         &self.session
     }
 
-    /// Handles one message of the client, which arrived in the HTTP request `named`. Returns before the message is
-    /// answered.
-    pub async fn take(self: &Arc<Self>, message: Message, named: HttpRequestId) {
+    /// Handles one message of the client, which arrived in the HTTP request `named`. Its call carries `forwarded` on.
+    /// Returns before the message is answered.
+    pub async fn take(
+        self: &Arc<Self>,
+        message: Message,
+        named: HttpRequestId,
+        forwarded: Option<ForwardedHeaders>,
+    ) {
         match message {
             Message::Request(request) => {
                 let id = request.id.clone();
-                if let Err(refusal) = self.request(request, named) {
+                if let Err(refusal) = self.request(request, named, forwarded) {
                     self.refuse(Some(id), &refusal).await;
                 }
             }
@@ -102,8 +108,16 @@ impl Conversation {
         let _ = self.outgoing.send((self.frame)(response.encode())).await;
     }
 
-    fn request(self: &Arc<Self>, request: Request, named: HttpRequestId) -> Result<(), MessageRefusal> {
-        let caller = self.caller(&request)?;
+    fn request(
+        self: &Arc<Self>,
+        request: Request,
+        named: HttpRequestId,
+        forwarded: Option<ForwardedHeaders>,
+    ) -> Result<(), MessageRefusal> {
+        let mut caller = self.caller(&request)?;
+        if forwarded.is_some() {
+            caller = Arc::new(Caller::clone(&caller).forwarding(forwarded));
+        }
         let running = self.session.begin(&request.id)?;
         let cancel = running.cancel.clone();
         let listens = caller.version.is_modern() && request.method == method::SUBSCRIPTIONS_LISTEN;

@@ -28,6 +28,7 @@ use gateway::manager::Scope;
 use protocol::{ErrorCode, Notification, RequestId, method};
 use runtime::telemetry::limit::Limit;
 use table::{Returned, SessionTable};
+use upstream::ForwardedHeaders;
 
 /// Limit of concurrent requests of one session.
 const MAX_RUNNING: usize = 256;
@@ -66,6 +67,14 @@ struct State {
 }
 
 impl Session {
+    /// Returns the client, for a request whose calls carry `forwarded` on.
+    pub fn caller_of(&self, forwarded: Option<ForwardedHeaders>) -> Arc<Caller> {
+        match forwarded {
+            None => Arc::clone(&self.caller),
+            forwarded => Arc::new(Caller::clone(&self.caller).forwarding(forwarded)),
+        }
+    }
+
     fn new(caller: Caller, (retained, returned): (RetainedBytes, Returned), is_channel: bool) -> Self {
         let questions = Arc::<Questions>::default();
         let (holder, last_used) = (caller.principal.clone(), Instant::now());

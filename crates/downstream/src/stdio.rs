@@ -83,7 +83,7 @@ async fn take_line(conversation: &Arc<Conversation>, line: Bytes) {
         None => line,
     };
     match Message::from_client(&line) {
-        Ok(message) => conversation.take(message, None).await,
+        Ok(message) => conversation.take(message, None, None).await,
         Err(error) => conversation.refuse(Message::readable_id(&line), &MessageRefusal::from(error)).await,
     }
 }

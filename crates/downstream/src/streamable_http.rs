@@ -221,7 +221,12 @@ impl StreamableHttpEndpoint {
             let refusal = MessageRefusal::accept(headers::EVENTS_NEEDED);
             return FirstResult::refused(refusal, Some(request.id), context.named);
         }
+        let forwarded = match gateway.manager().forwarded(context.headers) {
+            Ok(forwarded) => forwarded,
+            Err(too_large) => return FirstResult::refused(too_large.into(), Some(request.id), context.named),
+        };
         let caller = Caller::modern(context.principal, context.scope, request.params.as_ref());
+        let caller = caller.forwarding(forwarded);
         let is_call = request.method == method::TOOLS_CALL;
         let source = CallSource { request_id: context.named, is_rest: false };
         let caller = if is_call {
@@ -260,7 +265,8 @@ impl StreamableHttpEndpoint {
         let session = self.session(&context)?;
         let running = session.begin(&request.id)?;
         let cancel = running.cancel.clone();
-        let (caller, tasks) = (session.caller.clone(), &self.0.tasks);
+        let forwarded = self.0.gateway.manager().forwarded(context.headers)?;
+        let (caller, tasks) = (session.caller_of(forwarded), &self.0.tasks);
         let request = (request, context.named);
         let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);
         Ok(events::recorded(exchange, format, (&session, cancel), tasks).await)

@@ -13,7 +13,7 @@ use protocol::meta::{self, Sender};
 use protocol::{Abilities, ErrorObject, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
 use runtime::telemetry::RequestId;
-use upstream::{Affinity, AttemptLog, Call, CallSource, Owner};
+use upstream::{Affinity, AttemptLog, Call, CallSource, ForwardedHeaders, Owner};
 
 /// Smallest description of a client, in bytes, that is charged to the memory budget.
 const SMALL_DESCRIPTION: usize = 512;
@@ -42,6 +42,8 @@ pub struct Caller {
     pub affinity: Affinity,
     /// The request that its calls come from, for the records of calls.
     source: CallSource,
+    /// Headers of the request that servers get.
+    forwarded: Option<ForwardedHeaders>,
     /// Headers that repeat parameters, if its era and its transport have them.
     pub(super) param_headers: Option<ParamHeaders>,
     /// Whether it reads responses of both eras as their servers sent them, and can answer no server request.
@@ -72,6 +74,7 @@ impl Caller {
             owner: Owner::new(),
             affinity,
             source: CallSource::default(),
+            forwarded: None,
             param_headers: None,
             reads_both_eras: false,
         }
@@ -101,6 +104,7 @@ impl Caller {
             mailbox: Some(Arc::new(mailbox)),
             owner: Owner::new(),
             source: CallSource::default(),
+            forwarded: None,
             param_headers: None,
             reads_both_eras: false,
         }
@@ -130,6 +134,7 @@ impl Caller {
             owner: Owner::new(),
             affinity,
             source: CallSource::default(),
+            forwarded: None,
             param_headers: None,
             reads_both_eras,
         }
@@ -166,6 +171,7 @@ impl Caller {
             owner: self.owner,
             affinity: Some(self.affinity.clone()),
             principal: Some(self.principal.id().clone()),
+            forwarded: self.forwarded.clone(),
             terms: None,
             source: self.source,
             attempts: AttemptLog::default(),
@@ -192,6 +198,12 @@ impl Caller {
     #[must_use]
     pub fn in_request(self, source: CallSource) -> Self {
         Self { source, ..self }
+    }
+
+    /// Has its calls carry `forwarded` on, headers of its request.
+    #[must_use]
+    pub fn forwarding(self, forwarded: Option<ForwardedHeaders>) -> Self {
+        Self { forwarded, ..self }
     }
 
     /// Returns the scope and the private connections, for the lookup of names.

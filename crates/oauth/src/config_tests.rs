@@ -16,7 +16,12 @@ fn read(auth: Value) -> (Option<Settings>, Vec<String>) {
     let (mut node, problems) = (Node::from(auth), Problems::default());
     let lookup =
         |name: &str| if name == "SECRET" { Ok(SECRET.to_owned()) } else { Err(VarError::NotPresent) };
-    let sources = Sources { environment: &lookup, secrets: &|_| Err(NoSecret::Unset), without_secrets: &[] };
+    let sources = Sources {
+        environment: &lookup,
+        secrets: &|_| Err(NoSecret::Unset),
+        without_secrets: &[],
+        takes_caller_values: |_| false,
+    };
     expand(&mut node, &sources, &problems);
     let oauth = Setting::root(&node, &problems).member("oauth").expect("it is there");
     let settings = Settings::from_setting(&oauth);

@@ -3,7 +3,8 @@
 //! References are expanded in parsed values and never in the text of the file, so a value cannot change the structure
 //! of the document. `shellexpand` does the expansion: `${NAME}`, `${NAME:-default}`, `$NAME`, `~` at the beginning,
 //! `$$` for a dollar sign. As in a shell, an empty variable counts as unset if there is a default. `${secret:NAME}` is
-//! a secret of the vault, with the same rule for defaults.
+//! a secret of the vault, with the same rule for defaults. `${principal:NAME}` is a value of each caller, which is known
+//! when a request is sent: such a string stays as it is written ([`caller_parts`]).
 //!
 //! Invariant: a problem quotes the reference and never its value.
 //!
@@ -30,6 +31,8 @@ pub type SecretLookup<'e> = dyn Fn(&str) -> Result<SecretString, NoSecret> + 'e;
 
 /// Precedes the name of a secret in a reference.
 const SECRET: &str = "secret:";
+/// Precedes the name of a value that each caller has in a reference.
+const PRINCIPAL: &str = "principal:";
 
 /// The reason of a failed lookup of a secret.
 #[derive(Debug)]
@@ -48,6 +51,39 @@ pub struct Sources<'e> {
     pub secrets: &'e SecretLookup<'e>,
     /// Paths of the settings that are needed to look up secrets, so that these settings cannot refer to one.
     pub without_secrets: &'e [&'e str],
+    /// Whether the setting at a path may have a value of each caller, `${principal:NAME}`.
+    pub takes_caller_values: fn(&str) -> bool,
+}
+
+/// A part of a string with values of callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallerPart {
+    /// The text between the references.
+    Text(String),
+    /// The name in `${principal:NAME}`.
+    Value(String),
+}
+
+/// Returns the parts of `written`, a string that was not expanded; `None` if it has no value of callers.
+pub(crate) fn caller_parts(written: &str) -> Option<Vec<CallerPart>> {
+    let (mut parts, mut rest) = (Vec::new(), written);
+    let add = |parts: &mut Vec<CallerPart>, text: &str| {
+        if !text.is_empty() {
+            parts.push(CallerPart::Text(text.replace("$$", "$")));
+        }
+    };
+    for reference in references(written) {
+        let name = reference.name.strip_prefix(PRINCIPAL)?;
+        let (before, after) = rest.split_once(reference.written)?;
+        add(&mut parts, before);
+        parts.push(CallerPart::Value(name.to_owned()));
+        rest = after;
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    add(&mut parts, rest);
+    Some(parts)
 }
 
 /// Expands every string below `root`. A string with a bad reference becomes [`Value::Unusable`].
@@ -136,11 +172,15 @@ impl Expander<'_> {
         let found = references(text);
         let mut faults: Vec<_> =
             found.iter().filter_map(|reference| self.fault(reference, path)).take(MAX_FAULTS).collect();
+        faults.extend(mixed(&found, home));
         if home && (self.sources.environment)("HOME").is_err() {
             faults.push(Fault::new("`~` is not known", "set HOME, or write the folder out"));
         }
         if !faults.is_empty() {
             return Err(faults);
+        }
+        if found.iter().any(Reference::is_of_callers) {
+            return Ok(None);
         }
         match self.expanded(text, &found) {
             Ok(expanded) => Ok(Some(expanded)),
@@ -187,6 +227,9 @@ impl Expander<'_> {
 
     fn fault(&self, reference: &Reference<'_>, path: &str) -> Option<Fault> {
         let Reference { written, name, default } = reference;
+        if reference.is_of_callers() {
+            return self.fault_of_caller_value(reference, path);
+        }
         if !written.ends_with('}') && written.starts_with("${") {
             return Some(Fault::new("`${` without its `}`", "write `$$` for a dollar sign"));
         }
@@ -213,6 +256,40 @@ impl Expander<'_> {
             Err(Missing::Unset) if default.is_none() => Some(unset(written, name)),
             _ => None,
         }
+    }
+
+    fn fault_of_caller_value(&self, reference: &Reference<'_>, path: &str) -> Option<Fault> {
+        let Reference { written, name, default } = reference;
+        if !(self.sources.takes_caller_values)(path) {
+            let message =
+                format!("`{written}` cannot stand here, because each caller has a value of its own");
+            let name = name.strip_prefix(PRINCIPAL).unwrap_or(name);
+            let hint = format!(
+                "write it in `headers` of a server with a URL; `${{secret:{name}}}` is one value for all"
+            );
+            return Some(Fault::new(message, hint));
+        }
+        default.map(|_| {
+            let message = format!("`${{{name}:-…}}` has a default");
+            Fault::new(message, "a caller without the secret gets an error that names it; remove the default")
+        })
+    }
+}
+
+/// The fault of a string in which values of callers and other references are mixed.
+fn mixed(found: &[Reference<'_>], has_home: bool) -> Option<Fault> {
+    let of_callers = found.iter().find(|reference| reference.is_of_callers())?;
+    let is_mixed = has_home || found.iter().any(|reference| !reference.is_of_callers());
+    is_mixed.then(|| {
+        let message = format!("`{}` stands beside another reference", of_callers.written);
+        Fault::new(message, "put the whole value into the secret of each caller, or write the other part out")
+    })
+}
+
+impl Reference<'_> {
+    /// Whether it is a value that each caller has.
+    fn is_of_callers(&self) -> bool {
+        self.name.starts_with(PRINCIPAL) && self.written.ends_with('}')
     }
 }
 

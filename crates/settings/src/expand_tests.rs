@@ -29,7 +29,12 @@ fn secret(name: &str) -> Result<SecretString, NoSecret> {
 }
 
 fn sources() -> Sources<'static> {
-    Sources { environment: &environment, secrets: &secret, without_secrets: &["server.vault_key"] }
+    Sources {
+        environment: &environment,
+        secrets: &secret,
+        without_secrets: &["server.vault_key"],
+        takes_caller_values: |path| path.starts_with("headers."),
+    }
 }
 
 fn expanded(text: &str) -> Result<String, Vec<String>> {

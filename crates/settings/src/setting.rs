@@ -10,6 +10,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
+use super::expand::{CallerPart, caller_parts};
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
@@ -193,6 +194,14 @@ impl<'a> Setting<'a> {
         match &self.node.value {
             Value::Text(text) => Some(SecretString::from(text.value())),
             _ => self.refuse("a text", Shown::Keys),
+        }
+    }
+
+    /// The parts of a string that has values of callers, `${principal:NAME}`; `None` for any other value.
+    pub fn caller_parts(&self) -> Option<Vec<CallerPart>> {
+        match &self.node.value {
+            Value::Text(text) if !text.is_reference() => caller_parts(text.written()),
+            _ => None,
         }
     }
 

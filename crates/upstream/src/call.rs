@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::attempt_log::AttemptLog;
+use super::forwarded_headers::ForwardedHeaders;
 use super::owner::Owner;
 use super::session_affinity::Affinity;
 use json::Raw;
@@ -44,6 +45,8 @@ pub struct Call {
     /// The principal of the client, for fairness between principals. Programs have none. It is never sent to
     /// the server.
     pub principal: Option<Arc<str>>,
+    /// Headers of the client's request that its server may get.
+    pub forwarded: Option<ForwardedHeaders>,
     /// Terms under which the result may be streamed. Without them the response is buffered.
     pub terms: Option<Terms>,
     /// The request that it comes from, for its record.
@@ -75,6 +78,7 @@ impl Call {
             owner: Owner::GATEWAY,
             affinity: None,
             principal: None,
+            forwarded: None,
             terms: None,
             source: CallSource::default(),
             attempts: AttemptLog::default(),

@@ -5,17 +5,19 @@
 
 mod builtin;
 mod env_file;
+mod headers;
 mod lifecycle;
 mod network;
 mod parse;
 mod tools;
 mod transport;
 
+pub use crate::principal_header::{PrincipalHeader, is_sendable};
 pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
+pub use headers::{header_value, is_reserved_header};
 pub use lifecycle::{HealthCheck, Lifecycle, Start};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use tools::{OnChange, Tools, is_match};
-pub use transport::{header_value, is_reserved_header};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -115,9 +117,24 @@ impl Config {
         SilenceLimits { check: self.timeout.min(HEALTH_LIMIT), call: self.timeout }
     }
 
-    /// Whether each principal logs in for itself, and so has connections of its own.
+    /// Whether each principal has a credential of its own, and so connections of its own: a login, or a secret that a
+    /// header has.
     pub fn is_per_principal(&self) -> bool {
         self.transport.is_per_principal()
+    }
+
+    /// The names of the secrets that its headers have of each principal, without repetitions.
+    pub fn principal_secrets(&self) -> Vec<&str> {
+        let headers = self.transport.http().map_or(&[][..], |http| &http.principal_headers);
+        let mut names: Vec<_> = headers.iter().flat_map(PrincipalHeader::secrets).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The headers of clients that it gets.
+    pub fn forwarded_headers(&self) -> &[HeaderName] {
+        self.transport.http().map_or(&[], |http| &http.forward)
     }
 
     /// The advice for a server that showed `signs` of keeping state for each client. Where clients have their own
@@ -178,15 +195,20 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether each principal logs in for itself.
-    pub(super) fn is_per_principal(&self) -> bool {
+    /// The server behind a URL, if it is one.
+    pub(super) const fn http(&self) -> Option<&Http> {
         match self {
-            Self::Http(Http { token: Some(TokenSource::OAuth(settings)), .. })
-            | Self::Sse(Http { token: Some(TokenSource::OAuth(settings)), .. }) => {
-                settings.per == oauth::Per::Principal
-            }
-            _ => false,
+            Self::Http(http) | Self::Sse(http) => Some(http),
+            Self::Stdio(_) | Self::Builtin(_) => None,
         }
+    }
+
+    /// Whether each principal has a credential of its own.
+    pub(super) fn is_per_principal(&self) -> bool {
+        let has_own_login = |source: &TokenSource| matches!(source, TokenSource::OAuth(login) if login.per == oauth::Per::Principal);
+        self.http().is_some_and(|http| {
+            !http.principal_headers.is_empty() || http.token.as_ref().is_some_and(has_own_login)
+        })
     }
 }
 
@@ -197,6 +219,10 @@ pub struct Http {
     pub url: Url,
     /// Sent with every request: `headers`, and what `auth` adds.
     pub headers: Vec<(HeaderName, SecretString)>,
+    /// Sent with each request of a principal, with secrets of that principal.
+    pub principal_headers: Vec<PrincipalHeader>,
+    /// Headers of clients that calls carry on.
+    pub forward: Vec<HeaderName>,
     /// The source of the token that is sent beside them.
     pub token: Option<TokenSource>,
 }

@@ -30,6 +30,7 @@ pub use net::http::Sockets;
 use super::error::Error;
 use super::offer::Offer;
 use crate::liveness::Liveness;
+use crate::principal_secrets::PrincipalSecrets;
 use crate::response_stream::ResponseBody;
 use crate::state_signs::{StateSign, StateSigns};
 use oauth::Logins;
@@ -96,6 +97,11 @@ pub trait Connector: Send + Sync + 'static {
 
     /// The logins to the server, if it needs one.
     fn logins(&self) -> Option<Arc<Logins>> {
+        None
+    }
+
+    /// The secrets of principals in its headers, if it has any.
+    fn principal_secrets(&self) -> Option<Arc<PrincipalSecrets>> {
         None
     }
 

@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use secrecy::SecretString;
 
 use crate::error::Error;
 use crate::token_file::TokenFile;
-use oauth::{Account, Logins};
+use oauth::Account;
 
 /// The configured source of a token.
 #[derive(Debug, Clone)]
@@ -66,37 +65,6 @@ impl Credential {
             Self::File(file) => Box::pin(file.renewed()),
             Self::Login(account) => Box::pin(account.renewed()),
         }
-    }
-}
-
-/// The secrets that are sent to one server and change while Switchyard runs.
-#[derive(Clone)]
-pub(crate) enum ChangingSecrets {
-    File(TokenFile),
-    Logins(Arc<Logins>),
-}
-
-impl ChangingSecrets {
-    /// The present secrets, and those that running requests may carry.
-    pub(crate) fn all(&self) -> Vec<SecretString> {
-        match self {
-            Self::File(file) => file.secrets(),
-            Self::Logins(logins) => logins.secrets(),
-        }
-    }
-
-    /// A number that changes whenever the secrets do, if there is one. Read it before the secrets.
-    pub(crate) fn changes(&self) -> Option<u64> {
-        match self {
-            Self::File(_) => None,
-            Self::Logins(logins) => Some(logins.changes()),
-        }
-    }
-}
-
-impl std::fmt::Debug for ChangingSecrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ChangingSecrets")
     }
 }
 

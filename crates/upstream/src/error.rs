@@ -3,6 +3,7 @@
 //! An answer of the *server*, errors included, is a [`protocol::Reply`] and never one of these.
 //! The answers here are exhaustive matches, so a new kind of failure cannot forget to decide.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -112,6 +113,14 @@ pub enum Error {
         /// Whether only this call needs it, because it needs more scopes than others.
         only_this_call: bool,
     },
+    /// The server is sent a secret of each principal, and the one of the call has none. Nothing is sent.
+    #[error("{}", secret_required(secret, principal.as_deref()))]
+    SecretRequired {
+        /// The name of the secret.
+        secret: Arc<str>,
+        /// The principal, if it is known and can have secrets.
+        principal: Option<Arc<str>>,
+    },
     /// The server forgot the session of the request, so nothing ran. Another session is opened for one more attempt.
     #[error("{}", .0.bare)]
     SessionEnded(Box<SessionRefusal>),
@@ -148,6 +157,13 @@ pub enum Error {
         /// `disabled`, `disconnected` or `shutting down`, or in words what it is to that client.
         state: &'static str,
     },
+}
+
+fn secret_required(secret: &str, principal: Option<&str>) -> String {
+    match principal {
+        Some(principal) => format!("the server needs a secret of the caller: {principal} has no `{secret}`"),
+        None => format!("the server needs a secret `{secret}` of each caller, and this one has none"),
+    }
 }
 
 /// Whether a call reached its server, as far as that can be known.
@@ -219,7 +235,12 @@ impl Error {
 
     /// Whether the server refuses whatever is sent with the present credential.
     pub(super) const fn refuses_credentials(&self) -> bool {
-        matches!(self, Self::AuthFailed { .. } | Self::LoginRequired { only_this_call: false, .. })
+        matches!(
+            self,
+            Self::AuthFailed { .. }
+                | Self::LoginRequired { only_this_call: false, .. }
+                | Self::SecretRequired { .. }
+        )
     }
 
     /// The failure without the offer of another attempt on a new session.
@@ -255,6 +276,7 @@ impl Error {
             | Self::Paced { .. }
             | Self::AuthFailed { .. }
             | Self::LoginRequired { .. }
+            | Self::SecretRequired { .. }
             | Self::Unavailable { .. } => Delivery::Refused,
             Self::Connect { .. } | Self::NotSent { .. } | Self::SessionEnded(_) => Delivery::NotSent,
             Self::Lost { .. } | Self::TimedOut { .. } => Delivery::Unknown,
@@ -299,6 +321,7 @@ impl Error {
             | Self::TimedOut { .. }
             | Self::TooLarge { .. }
             | Self::MemoryExhausted
+            | Self::SecretRequired { .. }
             | Self::Status { .. }
             | Self::Unavailable { .. } => self,
         }
@@ -367,6 +390,7 @@ impl Error {
             | Self::Paced { .. }
             | Self::AuthFailed { .. }
             | Self::LoginRequired { .. }
+            | Self::SecretRequired { .. }
             | Self::SessionEnded(_)
             | Self::Unreadable { .. }
             | Self::TooLarge { .. }

@@ -28,6 +28,7 @@ use super::request::Request;
 use crate::inflight_guard::InflightGuard;
 use crate::pool::PooledConnection;
 use crate::response_stream::ResponseBody;
+use crate::secrets::Secrets;
 use runtime::worker::now;
 
 type Response = Result<ServerResponse, Error>;
@@ -56,14 +57,38 @@ impl Upstream {
 
     /// Makes `request` through all layers.
     pub(super) async fn run(self: &Arc<Self>, request: &Request<'_>, deadline: Deadline) -> Response {
+        self.check_caller(request).await?;
         let state = self.enter(request, deadline).await?;
         RetryLayer(self).call(request, deadline, state).await
     }
 
     /// Makes `request` once, for the supervisor, which has its own schedule of retries.
     pub(super) async fn run_once(self: &Arc<Self>, request: &Request<'_>, deadline: Instant) -> Response {
+        self.check_caller(request).await?;
         let mut state = self.enter(request, deadline.into()).await?;
         SessionLayer(self).call(request, &mut state).instrument(self.span(request, 1)).await
+    }
+
+    /// Returns `error` of `request` without secrets, and without the headers of its client.
+    fn redacted_error(&self, request: &Request<'_>, error: Error) -> Error {
+        let error = self.secrets.redact_error(error);
+        match request.connection {
+            PoolRequest::Of(Call { forwarded: Some(headers), .. }) => {
+                Secrets::new(&headers.values()).redact_error(error)
+            }
+            _ => error,
+        }
+    }
+
+    /// Fails if the client of `request` lacks a secret that the server needs of it.
+    async fn check_caller(&self, request: &Request<'_>) -> Result<(), Error> {
+        match &self.principal_secrets {
+            // Boxed: few servers have them.
+            Some(secrets) if matches!(request.connection, PoolRequest::Of(_)) => {
+                Box::pin(self.check_principal_secrets(secrets, request.principal())).await
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn enter(
@@ -196,7 +221,7 @@ impl AttemptLayer<'_> {
         let ended = ConnectionLayer(upstream).call(request, state).await;
         let guard = &mut state.guard;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
-        let result = ended.unwrap_or_else(Err).map_err(|error| upstream.secrets.redact_error(error));
+        let result = ended.unwrap_or_else(Err).map_err(|error| upstream.redacted_error(request, error));
         if matches!(&result, Ok(response) if response.body.as_buffered().is_none()) {
             upstream.liveness.broken();
             guard.stream();

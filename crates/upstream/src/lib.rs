@@ -26,6 +26,7 @@ pub mod error;
 #[allow(missing_docs, clippy::missing_panics_doc)] // only tests see it
 pub mod fake;
 mod flap_backoff;
+mod forwarded_headers;
 mod frame;
 mod health_check;
 mod inflight_guard;
@@ -35,7 +36,9 @@ mod offer;
 mod owner;
 mod phase;
 mod pool;
+mod principal_header;
 mod principal_offers;
+mod principal_secrets;
 mod private_client_table;
 mod private_clients;
 mod private_lists;
@@ -79,8 +82,10 @@ pub use connection::{
 };
 pub use deadline::Deadline;
 pub use error::{Delivery, Error};
+pub use forwarded_headers::{ForwardedHeaders, MAX_FORWARDED_BYTES};
 pub use offer::Offer;
 pub use principal_offers::PrincipalOffers;
+pub use principal_secrets::PrincipalSecrets;
 pub use private_client_table::WaitFor;
 pub use remembered::Remembered;
 #[cfg(any(test, feature = "testing"))]
@@ -137,6 +142,7 @@ pub struct Upstream {
     watches: Arc<Watches>,
     last_reading: watch::Sender<LastReading>,
     principal_offers: Arc<PrincipalOffers>,
+    principal_secrets: Option<Arc<PrincipalSecrets>>,
     commands: mpsc::Sender<Command>,
     updates: mpsc::Sender<Update>,
     /// Ends the supervisor and all connections.
@@ -208,9 +214,13 @@ impl Upstream {
         self.breaker.reset();
     }
 
-    /// Returns `text` with the secrets of this server redacted.
-    pub fn redacted(&self, text: &str) -> String {
-        self.secrets.redact(text)
+    /// Returns a text about `call` with the secrets of this server redacted, and the headers of the client that it has.
+    pub fn redacted(&self, call: &Call, text: &str) -> String {
+        let text = self.secrets.redact(text);
+        match &call.forwarded {
+            Some(headers) => Secrets::new(&headers.values()).redact(&text),
+            None => text,
+        }
     }
 
     /// The last lines on standard error of its process, without secrets; `None` if it is no process.

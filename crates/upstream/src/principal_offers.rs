@@ -1,9 +1,9 @@
-//! The last offers of one server to single principals, each of which logs in itself.
+//! The last offers of one server to single principals, each of which has a credential of its own: a login, or a secret.
 //!
 //! Invariants: an offer is found by its principal only, while the principal is logged in with the account that it was
-//! offered to. It ends with the login. Principals are kept as salted hashes. Equal offers are kept once. All offers have at
-//! most [`MAX_BYTES`], for at most [`MAX_PRINCIPALS`]; the one that was not read for the longest time gives way. Their memory
-//! is charged to the server.
+//! offered to, and has the same secrets. It ends with them. Principals are kept as salted hashes. Equal offers are kept
+//! once. All offers have at most [`MAX_BYTES`], for at most [`MAX_PRINCIPALS`]; the one that was not read for the longest
+//! time gives way. Their memory is charged to the server.
 //!
 //! Not here: the file that has them between two runs (`manager::remembered`), and who sees them (`private_clients`).
 
@@ -215,10 +215,20 @@ fn address(offer: &Raw) -> usize {
 }
 
 impl Upstream {
-    /// The login of `principal`, if each principal logs in.
+    /// The login of `principal`, if each principal has a credential of its own. With secrets in headers they are a part of
+    /// the account.
     pub(super) fn login_of<'a>(&self, principal: Option<&'a Arc<str>>) -> Option<LoggedIn<'a>> {
-        let logins = self.logins_of_principals()?;
-        LoggedIn::of(&logins, principal?)
+        let principal = principal.filter(|_| self.config.is_per_principal())?;
+        let logins = self.logins().filter(|logins| logins.is_per_principal());
+        let mut login = match logins {
+            Some(logins) => LoggedIn::of(&logins, principal)?,
+            None => LoggedIn { principal, account: None },
+        };
+        if let Some(secrets) = &self.principal_secrets {
+            let version = secrets.version_of(principal)?;
+            login.account = Some(format!("{} {version}", login.account.unwrap_or_default()));
+        }
+        Some(login)
     }
 
     /// Records what it offers to `principal`, which had the login `before` that was read. Another account that logged in
@@ -237,10 +247,6 @@ impl Upstream {
     /// Returns what it offered to `principal` last, if that is still logged in.
     pub(super) fn last_offer_to(&self, principal: Option<&Arc<str>>) -> Option<Raw> {
         self.principal_offers.of(&self.login_of(principal)?)
-    }
-
-    fn logins_of_principals(&self) -> Option<Arc<Logins>> {
-        self.config.is_per_principal().then(|| self.logins())?
     }
 
     /// Forgets what it offered to `principal`, and ends the connections that use its credential.

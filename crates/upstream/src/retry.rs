@@ -73,6 +73,7 @@ const fn after(error: &Error, kind: RetrySafety) -> Next {
             | Error::Paced { .. }
             | Error::AuthFailed { .. }
             | Error::LoginRequired { .. }
+            | Error::SecretRequired { .. }
             | Error::Unavailable { .. },
             Read | Repeatable | Unsafe,
         ) => Next::Answer,

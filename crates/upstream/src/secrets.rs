@@ -6,6 +6,7 @@
 //!
 //! Not here: the results of calls, which reach their caller unchanged.
 
+mod changing;
 mod forms;
 mod search;
 
@@ -18,9 +19,11 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::config::{Config, Http, Transport};
-use super::credential::{ChangingSecrets, TokenSource};
+use super::credential::TokenSource;
 use super::error::Error;
 use super::offer::Offer;
+use super::principal_secrets::PrincipalSecrets;
+use changing::ChangingSecrets;
 use oauth::Logins;
 use search::Search;
 
@@ -29,7 +32,7 @@ use search::Search;
 pub struct Secrets {
     known: Arc<Search>,
     /// Further secrets, which change.
-    changing: Option<Changing>,
+    changing: Vec<Changing>,
 }
 
 /// A search, and the count of changes that it includes.
@@ -63,14 +66,20 @@ impl Changing {
 
 impl Secrets {
     /// Collects the secrets of the server of `config`: values of variables in its settings, header values, user and
-    /// query of its URL, its environment, and the tokens of `logins`.
-    pub(super) fn of(config: &Config, logins: Option<Arc<Logins>>) -> Self {
-        let (mut given, mut changing) = (config.secrets.clone(), logins.map(ChangingSecrets::Logins));
+    /// query of its URL, its environment, the tokens of `logins`, and the secrets of `principals`.
+    pub(super) fn of(
+        config: &Config,
+        logins: Option<Arc<Logins>>,
+        principals: Option<Arc<PrincipalSecrets>>,
+    ) -> Self {
+        let mut given = config.secrets.clone();
+        let mut changing: Vec<_> = logins.map(ChangingSecrets::Logins).into_iter().collect();
+        changing.extend(principals.map(ChangingSecrets::Principals));
         match &config.transport {
             Transport::Http(http) | Transport::Sse(http) => {
                 given.extend(in_requests(http));
                 if let Some(TokenSource::File(file)) = &http.token {
-                    changing = Some(ChangingSecrets::File(file.clone()));
+                    changing.push(ChangingSecrets::File(file.clone()));
                 }
             }
             Transport::Stdio(stdio) => {
@@ -80,22 +89,19 @@ impl Secrets {
             }
             Transport::Builtin(_) => {}
         }
-        Self { changing: changing.map(Changing::new), ..Self::new(&given) }
+        Self { changing: changing.into_iter().map(Changing::new).collect(), ..Self::new(&given) }
     }
 
     /// Makes a redactor for these secrets.
     pub fn new(secrets: &[SecretString]) -> Self {
         let known = Search::of(secrets.iter().map(ExposeSecret::expose_secret));
-        Self { known: Arc::new(known), changing: None }
+        Self { known: Arc::new(known), changing: Vec::new() }
     }
 
     /// Returns `text` with the secrets redacted.
     pub fn redact(&self, text: &str) -> String {
         let text = self.known.redact(text);
-        match &self.changing {
-            Some(changing) => changing.search().redact(&text),
-            None => text,
-        }
+        self.changing.iter().fold(text, |text, changing| changing.search().redact(&text))
     }
 
     /// Returns `error` with the secrets redacted.

@@ -29,9 +29,11 @@ fn of_url(url: &str, headers: &[(&'static str, &str)]) -> Secrets {
     let http = Http {
         url: Url::parse(url).expect("a URL"),
         headers: headers.iter().map(named).collect(),
+        principal_headers: Vec::new(),
+        forward: Vec::new(),
         token: None,
     };
-    Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None)
+    Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None, None)
 }
 
 /// A server that was given [`KEY`] in its environment.
@@ -53,8 +55,14 @@ async fn a_token_in_a_file_is_blanked_and_so_is_the_one_before_it_that_was_refus
     let path = folder.path().join("token");
     let token = TokenFile::new(path.clone());
     let url = Url::parse("http://a").expect("a URL");
-    let http = Http { url, headers: Vec::new(), token: Some(TokenSource::File(token.clone())) };
-    let secrets = Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None);
+    let http = Http {
+        url,
+        headers: Vec::new(),
+        principal_headers: Vec::new(),
+        forward: Vec::new(),
+        token: Some(TokenSource::File(token.clone())),
+    };
+    let secrets = Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None, None);
     std::fs::write(&path, KEY).expect("written");
     let sent = token.header().await.expect("a token");
     assert_eq!(secrets.redact("bad key s3cr3t-key"), "bad key ***");

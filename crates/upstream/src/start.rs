@@ -120,7 +120,8 @@ impl Upstream {
         let liveness = Arc::<Liveness>::default();
         let (events, notices) = Events::of_server(Arc::clone(&liveness), Arc::default());
         let (commands, inbox) = mpsc::channel(COMMANDS);
-        let secrets = Secrets::of(&config, connector.logins());
+        let principal_secrets = connector.principal_secrets();
+        let secrets = Secrets::of(&config, connector.logins(), principal_secrets.clone());
         let limits = (pool_limits(&config), secrets.clone());
         let declared = if config.enabled { connector.declared().map(Arc::new) } else { None };
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -145,6 +146,7 @@ impl Upstream {
             watches,
             last_reading: watch::Sender::default(),
             principal_offers,
+            principal_secrets,
             commands,
             updates: updates.clone(),
             group: group.clone(),

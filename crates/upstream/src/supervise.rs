@@ -247,13 +247,21 @@ impl Supervisor {
 
     /// Stops contacting the server. The pool refuses all callers.
     async fn wait_for_operator(&mut self, error: Error) {
-        tracing::error!(server = %self.upstream.config.name, %error, "server is not contacted until it has another credential");
+        let server = &self.upstream.config.name;
+        if let Error::SecretRequired { .. } = &error {
+            tracing::info!(%server, "server is contacted for callers that have set their secret");
+        } else {
+            tracing::error!(%server, %error, "server is not contacted until it has another credential");
+        }
         (self.task, self.phase) = (None, Phase::Refused);
         if !self.upstream.config.is_per_principal() {
             self.upstream.pool.refuse(&error);
         }
         let (state, reason) = match &error {
             Error::LoginRequired { reason, .. } => (State::LoginRequired, reason.clone()),
+            Error::SecretRequired { secret, .. } => {
+                (State::LoginRequired, format!("each caller has a secret `{secret}` of its own for it"))
+            }
             Error::AuthFailed { reason } => (State::AuthFailed, reason.clone()),
             other => (State::AuthFailed, other.to_string()),
         };

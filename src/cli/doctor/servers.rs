@@ -50,6 +50,9 @@ fn judged(server: &ServerStatus) -> Vec<Finding> {
     let name = &server.config.name;
     if server.status.state != State::Ready {
         let reason = connect_check::reason(&server.status);
+        if connect_check::waits_for_callers(server) {
+            return vec![Finding::ok(format!("{name}: {reason}"))];
+        }
         let found = Finding::problem(format!("{name}: {reason}"));
         return vec![Finding { fix: fix(&server.config, server.status.state, &reason), ..found }];
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use secrecy::zeroize::Zeroizing;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::Entry;
 use super::keys::VaultKey;
@@ -99,6 +100,14 @@ impl Container {
         let Some((key, sealed)) = sealed else { return Lookup::Missing };
         let value = sealed.split_once(SEPARATOR).and_then(|(_, value)| key.open(&of_value(&name), value));
         value.map_or(Lookup::Damaged, Lookup::Value)
+    }
+
+    /// A text that differs after each change of `entry`; `None` without such an entry.
+    pub(super) fn version(&self, keys: &[Arc<VaultKey>], entry: &Entry) -> Option<String> {
+        let name = entry.encoded();
+        // Each sealing has a nonce of its own.
+        let sealed = keys.iter().find_map(|key| self.entries.get(&key.id(&name)))?;
+        Some(hex::encode(&Sha256::digest(sealed)[..16]))
     }
 
     /// The entries with the times at which they were set, and the number of entries that do not open.

@@ -17,7 +17,7 @@ pub enum EntryKind {
     Client,
     /// The authorization servers to which credentials of the configuration file belong.
     Issuer,
-    /// A static secret, for `${secret:NAME}`.
+    /// A static secret: of all for `${secret:NAME}`, and of one principal for `${principal:NAME}`.
     Secret,
 }
 
@@ -48,6 +48,16 @@ impl Entry {
     /// The static secret `name`.
     pub fn secret(name: &str) -> Self {
         Self { kind: EntryKind::Secret, name: name.to_owned(), principal: None }
+    }
+
+    /// The secret `name` of `principal`.
+    pub fn secret_of(principal: &str, name: &str) -> Self {
+        Self { principal: Some(principal.to_owned()), ..Self::secret(name) }
+    }
+
+    /// Whether it is a secret of one principal.
+    pub fn is_secret_of_principal(&self) -> bool {
+        self.kind == EntryKind::Secret && self.principal.is_some()
     }
 
     /// Encodes the name without ambiguity: each part has its length before it.

@@ -5,7 +5,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Entry, MAX_ENTRIES, MAX_FILE_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Share};
+use super::shares::MAX_OWN_SECRETS;
+use super::{Entry, MAX_ENTRIES, MAX_FILE_BYTES, MAX_NAME_BYTES, Share};
 
 /// Why the vault cannot do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -105,8 +106,11 @@ pub enum Error {
     #[error("the name of an entry of the vault has at most {MAX_NAME_BYTES} bytes")]
     LongName,
     /// The value is too long.
-    #[error("the value of an entry of the vault has at most {MAX_VALUE_BYTES} bytes")]
-    LongValue,
+    #[error("the value has at most {most} bytes")]
+    LongValue {
+        /// The limit.
+        most: usize,
+    },
     /// The vault has no room.
     #[error(
         "the vault {} is full: it has at most {MAX_ENTRIES} entries and {MAX_FILE_BYTES} bytes. Remove entries that \
@@ -117,12 +121,12 @@ pub enum Error {
         /// The vault.
         path: PathBuf,
     },
-    /// The logins to one server, or those of one principal, take their share.
+    /// The logins to one server, those of one principal, or secrets of principals take their share.
     #[error("{}", share_text(path, name, *share))]
     Share {
         /// The vault.
         path: PathBuf,
-        /// The server.
+        /// The server, or the name of the secret.
         name: String,
         /// The share that is used up.
         share: Share,
@@ -132,11 +136,23 @@ pub enum Error {
     Ending,
 }
 
-fn share_text(path: &Path, server: &str, share: Share) -> String {
-    let (path, server) = (path.display(), settings::one_line(server));
+fn share_text(path: &Path, name: &str, share: Share) -> String {
+    let (path, server) = (path.display(), settings::one_line(name));
     let limit = match share {
         Share::Server => "those to one server take at most half of what all others leave",
         Share::Principal => "those of one principal take at most an eighth of it",
+        Share::Secrets => {
+            return format!(
+                "the vault {path} has no room for the secret `{server}` of a further principal: those of all principals \
+                 take at most half of what other entries leave. `switchyard secret remove` removes secrets that are not used"
+            );
+        }
+        Share::OwnSecrets => {
+            return format!(
+                "the vault {path} has no room for the secret `{server}`: one principal has at most {MAX_OWN_SECRETS} \
+                 secrets. Remove one that is not used"
+            );
+        }
     };
     format!(
         "the vault {path} has no room for a further login to `{server}`: {limit}. `switchyard logout` removes logins that \

@@ -41,6 +41,8 @@ use keys::VaultKey;
 pub const MAX_ENTRIES: usize = 4_096;
 /// Limit of the bytes of one value.
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
+/// Limit of the bytes of one secret of a principal, which is sent in a header.
+pub const MAX_OWN_SECRET_BYTES: usize = 4 << 10;
 /// Limit of the bytes of the name and the principal of one entry.
 const MAX_NAME_BYTES: usize = 1_024;
 /// Limit of the size of the file, which each write replaces and each reader holds in memory.
@@ -137,6 +139,47 @@ impl Vault {
     pub fn list(&self) -> Result<(Vec<(Entry, SystemTime)>, usize), Error> {
         let content = self.content()?;
         Ok(content.map(|content| content.container.list(&content.keys)).unwrap_or_default())
+    }
+
+    /// Whether the next read needs no more than a look at the file, because that did not change since it was read.
+    pub fn is_current(&self) -> bool {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        FileStamp::of(&self.path) == read.as_ref().map(|content| content.version)
+    }
+
+    /// Returns the file as it was read last, after a look at it; `None` if there is none. Blocks on the file if it changed
+    /// since the last call.
+    pub fn stamp(&self) -> Result<Option<FileStamp>, Error> {
+        Ok(self.content()?.map(|content| content.version))
+    }
+
+    /// Returns a text that differs after each change of `entry`; `None` without such an entry. Blocks as `get` does.
+    pub fn version(&self, entry: &Entry) -> Result<Option<String>, Error> {
+        let content = self.content()?;
+        Ok(content.and_then(|content| content.container.version(&content.keys, entry)))
+    }
+
+    /// Returns the names of the secrets of `principal`, with the times at which they were set.
+    pub fn secrets_of(&self, principal: &str) -> Result<Vec<(String, SystemTime)>, Error> {
+        let is_its =
+            |entry: &Entry| entry.is_secret_of_principal() && entry.principal.as_deref() == Some(principal);
+        let (entries, _) = self.list()?;
+        let mut own: Vec<_> = entries
+            .into_iter()
+            .filter(|(entry, _)| is_its(entry))
+            .map(|(entry, at)| (entry.name, at))
+            .collect();
+        own.sort();
+        Ok(own)
+    }
+
+    /// Removes all secrets of `principal`, and blocks until that is durable. Returns how many there were.
+    pub fn remove_secrets_of_blocking(&self, principal: &str) -> Result<usize, Error> {
+        let own = self.secrets_of(principal)?;
+        for (name, _) in &own {
+            self.remove_blocking(&Entry::secret_of(principal, name))?;
+        }
+        Ok(own.len())
     }
 
     /// Sets the value of `entry`. It is durable when this returns. A write that has begun continues if the future is
@@ -309,8 +352,9 @@ fn check_lengths(entry: &Entry, value: &[u8]) -> Result<(), Error> {
     if entry.length() > MAX_NAME_BYTES {
         return Err(Error::LongName);
     }
-    if value.len() > MAX_VALUE_BYTES {
-        return Err(Error::LongValue);
+    let most = if entry.is_secret_of_principal() { MAX_OWN_SECRET_BYTES } else { MAX_VALUE_BYTES };
+    if value.len() > most {
+        return Err(Error::LongValue { most });
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! The shares of the vault: how much of it the logins to one server, and the logins of one principal, may take.
+//! The shares of the vault: how much of it the logins to one server, the logins of one principal, and the secrets of
+//! principals may take.
 //!
-//! Invariants: however many logins there are, the logins to a further server and static secrets find room. A new entry
-//! leaves as much as a replaced one may need, so that a renewed token is not lost because it grew.
+//! Invariants: however many logins and secrets of principals there are, the logins to a further server and static secrets
+//! find room. The secrets of one principal leave room for those of others. A new entry leaves as much as a replaced one may
+//! need, so that a renewed token is not lost because it grew.
 //!
 //! Not here: the limits of the whole file and of one value (`mod.rs`).
 
@@ -15,7 +17,14 @@ pub enum Share {
     Server,
     /// The share of the logins of one principal.
     Principal,
+    /// The share of the secrets of all principals.
+    Secrets,
+    /// The share of the secrets of one principal.
+    OwnSecrets,
 }
+
+/// Limit of the secrets of one principal.
+pub(super) const MAX_OWN_SECRETS: usize = 32;
 
 /// The count and the bytes of some entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,8 +57,11 @@ impl Usage {
 }
 
 /// Returns the share that `entry` exceeds among all entries, of which it is one. `is_new` says that it was not there
-/// before. Static secrets and issuers have no share: the operator's file alone makes them, and bounds them.
+/// before. Static secrets of all and issuers have no share: the operator's file alone makes them, and bounds them.
 pub(super) fn exceeded(sizes: &[Size], entry: &Entry, is_new: bool) -> Option<Share> {
+    if entry.is_secret_of_principal() {
+        return exceeded_by_secret(sizes, entry, is_new);
+    }
     if matches!(entry.kind, EntryKind::Secret | EntryKind::Issuer) {
         return None;
     }
@@ -66,6 +78,18 @@ pub(super) fn exceeded(sizes: &[Size], entry: &Entry, is_new: bool) -> Option<Sh
         |size: &&Size| size.entry.as_ref().is_some_and(|other| other.principal.as_deref() == Some(principal));
     let principal = Usage::of(sizes.iter().filter(is_login).filter(of_principal));
     (!principal.is_within(WHOLE, if is_new { (1, 8) } else { (2, 8) })).then_some(Share::Principal)
+}
+
+fn exceeded_by_secret(sizes: &[Size], entry: &Entry, is_new: bool) -> Option<Share> {
+    let of_principals = |size: &&Size| size.entry.as_ref().is_some_and(Entry::is_secret_of_principal);
+    let all = Usage::of(sizes.iter().filter(of_principals));
+    let others = Usage::of(sizes.iter()).without(all);
+    if !all.is_within(WHOLE.without(others), if is_new { (2, 4) } else { (3, 4) }) {
+        return Some(Share::Secrets);
+    }
+    let is_own = |size: &&Size| size.entry.as_ref().is_some_and(|other| other.principal == entry.principal);
+    let own = sizes.iter().filter(of_principals).filter(is_own).count();
+    (is_new && own > MAX_OWN_SECRETS).then_some(Share::OwnSecrets)
 }
 
 #[cfg(test)]
@@ -120,5 +144,23 @@ mod tests {
         let shared = |at: usize| Entry { principal: None, ..token(&format!("shared-{at}"), "") };
         sizes.push(Size { entry: Some(shared(0)), bytes: 100 });
         assert_eq!(exceeded(&sizes, &shared(0), true), None);
+    }
+
+    #[test]
+    fn secrets_of_principals_leave_half_and_one_principal_leaves_room_for_others() {
+        let mut sizes = Vec::new();
+        let own = |at: usize| Entry::secret_of("key:ann", &format!("S{at}"));
+        assert_eq!(fill(&mut sizes, 4 << 10, own), MAX_OWN_SECRETS);
+        assert_eq!(exceeded(&sizes, &own(0), false), None, "another value");
+        let further = |at: usize| Entry::secret_of(&format!("key:{at}"), "S");
+        assert_eq!(fill(&mut sizes, 100, further), MAX_ENTRIES / 2 - MAX_OWN_SECRETS);
+        sizes.push(Size { entry: Some(further(MAX_ENTRIES)), bytes: 100 });
+        assert_eq!(exceeded(&sizes, &further(MAX_ENTRIES), true), Some(Share::Secrets));
+        sizes.pop();
+        for entry in [token("one", "ann"), Entry::secret("S")] {
+            sizes.push(Size { entry: Some(entry.clone()), bytes: 100 });
+            assert_eq!(exceeded(&sizes, &entry, true), None, "{entry}");
+            sizes.pop();
+        }
     }
 }

@@ -334,7 +334,7 @@ fn a_writer_that_does_not_finish_is_named() {
 fn sizes_and_numbers_are_limited() {
     let place = Place::new();
     let (vault, a) = (place.vault(&["new"]), Entry::secret("A"));
-    assert!(matches!(vault.put_blocking(&a, &vec![0; MAX_VALUE_BYTES + 1]), Err(Error::LongValue)));
+    assert!(matches!(vault.put_blocking(&a, &vec![0; MAX_VALUE_BYTES + 1]), Err(Error::LongValue { .. })));
     let long = token(&"x".repeat(MAX_NAME_BYTES), Some("y"));
     assert!(matches!(vault.put_blocking(&long, b"1"), Err(Error::LongName)));
     vault.put_blocking(&a, &vec![7; MAX_VALUE_BYTES]).expect("as long as allowed");

@@ -160,6 +160,7 @@ const fn is_retryable(failure: &Failure) -> bool {
         }
         Failure::AuthFailed { .. }
         | Failure::LoginRequired { .. }
+        | Failure::SecretRequired { .. }
         | Failure::Malformed { .. }
         | Failure::Unreadable { .. }
         | Failure::TooLarge { .. }

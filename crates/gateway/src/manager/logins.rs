@@ -24,7 +24,7 @@ use upstream::{State, Upstream};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Manager {
-    /// Whether a server may need a login.
+    /// Whether a server may need a login, or a secret of each principal.
     pub(crate) fn has_logins(&self) -> bool {
         self.published.has_logins.load(Ordering::Relaxed)
     }
@@ -71,7 +71,7 @@ impl Manager {
     }
 
     /// Has clients compare their lists again: a login shows or hides a login tool.
-    async fn announce(&self) {
+    pub(super) async fn announce(&self) {
         // An error says that the program ends.
         let _ = self.orders.send(Order::Announce).await;
     }

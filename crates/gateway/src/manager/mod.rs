@@ -14,6 +14,7 @@ mod client_snapshots;
 pub mod config;
 mod error;
 mod first_reading;
+mod forwarded_headers;
 mod headers;
 mod health_check;
 pub mod history;
@@ -25,6 +26,7 @@ pub mod naming;
 mod not_configured;
 mod offer_writer;
 mod owners;
+mod principal_secrets;
 mod problem;
 mod recorded_call;
 mod registry;
@@ -54,6 +56,7 @@ pub use config::Config;
 pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
 pub use not_configured::NotConfigured;
+pub use principal_secrets::{NeededSecret, SecretError};
 pub use problem::MEMORY_EXHAUSTED;
 pub use registry::ServerNotice;
 pub use routed_request::{CallResponse, RoutedRequest};
@@ -65,6 +68,7 @@ pub use view::{Decision, RuleUse, View};
 pub use view_report::{ChangedByView, ServerShare, ViewReport};
 pub use why::{Clash, Explanation};
 
+use auth::vault::Vault;
 use json::Raw;
 use oauth::KnownIssuers;
 use protocol::{Notification, method};
@@ -93,6 +97,8 @@ pub struct Manager {
     store: Store,
     /// The issuers that credentials of servers belong to, also after a reload.
     issuers: KnownIssuers,
+    /// Has the secrets of principals.
+    vault: Option<Arc<Vault>>,
     /// Where servers send their updates.
     updates: mpsc::Sender<Update>,
     orders: mpsc::Sender<Order>,
@@ -156,6 +162,7 @@ impl Manager {
         shutdown.spawn_until_end(store.clone().maintain());
         let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
         let (writer, known) = offer_writer::prepared(&config);
+        let vault = config.vault.clone();
         let start = |(server, connector): (&upstream::Config, _)| {
             let known = known.get(&server.name).and_then(|known| known.remembered.as_ref());
             Upstream::start_remembered(server.clone(), connector, known, sender.clone(), &shutdown)
@@ -172,6 +179,7 @@ impl Manager {
             shutdown,
             store,
             issuers,
+            vault,
             updates: sender,
             orders,
             applying: Mutex::default(),

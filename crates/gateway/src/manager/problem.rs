@@ -154,6 +154,7 @@ const fn code_of(error: &upstream::Error) -> ErrorCode {
         // The call was made, so making it again is for the caller to decide.
         E::MemoryExhausted => C::MemoryExhausted,
         E::LoginRequired { .. } => C::LoginRequired,
+        E::SecretRequired { .. } => C::SecretRequired,
         E::Status { .. } | E::Malformed { .. } | E::Unreadable { .. } | E::TooLarge { .. } => {
             C::InvalidAnswer
         }
@@ -231,6 +232,14 @@ fn hint_of(server: &str, error: &upstream::Error) -> Option<Cow<'static, str>> {
             return Some(Cow::Owned(format!(
                 "run `switchyard login {server}`, or POST /api/v1/mcp/servers/{server}/login and open the URL in a browser; then call again"
             )));
+        }
+        E::SecretRequired { secret, principal: Some(principal) } => {
+            return Some(Cow::Owned(format!(
+                "run `switchyard secret set {secret} --for {principal}`, PUT /api/v1/mcp/secrets/{secret}, or set it on the page of logins of the dashboard; then call again"
+            )));
+        }
+        E::SecretRequired { principal: None, .. } => {
+            "a caller with a credential, such as an API key, sets it on the page of logins of the dashboard or with PUT /api/v1/mcp/secrets/NAME; a caller without a credential has no secrets"
         }
         E::Unavailable { state } => return Some(hint_of_state(server, state)),
         E::Backend { status, facts, .. } => match facts.as_ref().and_then(|facts| facts.get_as("guidance")) {

@@ -23,7 +23,7 @@ use protocol::{Problem, Reply};
 use runtime::telemetry::client_calls::ClientCalls;
 use runtime::telemetry::durations::Outcome;
 use serde_json::Value;
-use upstream::{CallSource, EndedAttempts, ServerResponse, Upstream};
+use upstream::{CallSource, EndedAttempts, ServerResponse};
 
 /// Most bytes of arguments in a record, and of the text of an error.
 const MOST_TEXT: usize = 4 * 1024;
@@ -116,7 +116,7 @@ impl RecordedCall<'_> {
             principal: request.call.principal.clone(),
             client: self.client.clone(),
             request_id,
-            arguments: if has_arguments { arguments(request, &request.server.upstream) } else { None },
+            arguments: if has_arguments { arguments(request) } else { None },
             end: OnceLock::new(),
         }
     }
@@ -165,7 +165,7 @@ impl<'a> RecordedCall<'a> {
         };
         let has_error = self.recorder.has_errors.load(Ordering::Relaxed) && outcome != "ok";
         let error = has_error.then(|| text_of(buffered)).flatten();
-        let error = error.map(|text| shown(&text, &self.request.server.upstream));
+        let error = error.map(|text| shown(&text, self.request));
         self.record(CallEnd { outcome, code, error, duration: self.request.started.elapsed(), attempts });
     }
 
@@ -198,15 +198,15 @@ impl Drop for RecordedCall<'_> {
     }
 }
 
-fn arguments(request: &RoutedRequest, upstream: &Upstream) -> Option<String> {
+fn arguments(request: &RoutedRequest) -> Option<String> {
     let arguments = request.call.params.as_ref()?.get("arguments")?;
     let text = arguments.as_str();
     if text.len() > SEARCHED {
-        return Some(shown(text, upstream));
+        return Some(shown(text, request));
     }
     // A reader gets strings without the escapes that they came with, so secrets are searched in those.
     let text = arguments.read::<Value>().map_or_else(|_| text.to_owned(), |value| value.to_string());
-    Some(shown(&text, upstream))
+    Some(shown(&text, request))
 }
 
 /// The text of the error of a failed call, with the number of the server's JSON-RPC error.
@@ -222,13 +222,14 @@ fn text_of(ended: Result<Option<&Reply>, &Error>) -> Option<String> {
     }
 }
 
-/// Returns the beginning of `text` without secrets of the server.
-fn shown(text: &str, upstream: &Upstream) -> String {
+/// Returns the beginning of `text` without secrets of the server, and without the headers of the client that it got.
+fn shown(text: &str, request: &RoutedRequest) -> String {
+    let redacted = |text: &str| request.server.upstream.redacted(&request.call, text);
     let mut text = if text.len() > SEARCHED {
         // The mark tells the search that the beginning of a secret may stand before it.
-        upstream.redacted(&format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)]))
+        redacted(&format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)]))
     } else {
-        upstream.redacted(text)
+        redacted(text)
     };
     if text.len() > MOST_TEXT {
         text.truncate(text.floor_char_boundary(MOST_TEXT));

@@ -96,6 +96,8 @@ pub(super) struct Published {
     pub(super) recorder: Arc<Recorder>,
     /// Whether a server may need a login, or could before. Read for every request.
     pub(super) has_logins: Arc<AtomicBool>,
+    /// Whether a server gets headers of clients, or did before. Read for every request.
+    pub(super) forwards_headers: Arc<AtomicBool>,
 }
 
 /// The state of the task.
@@ -108,6 +110,7 @@ pub(super) struct Registry {
     live: Arc<LiveEvents>,
     recorder: Arc<Recorder>,
     has_logins: Arc<AtomicBool>,
+    forwards_headers: Arc<AtomicBool>,
     /// Offers that servers make to single clients.
     own: OwnOffers,
     /// Servers whose changed tools must still be logged, because the audit log was full.
@@ -119,6 +122,7 @@ pub(super) struct Registry {
 impl Registry {
     pub(super) fn new(config: Arc<Config>, first: Snapshot, history: &Arc<CallHistory>) -> (Self, Published) {
         let has_logins = Arc::new(AtomicBool::new(first.has_logins()));
+        let forwards_headers = Arc::new(AtomicBool::new(first.forwards_headers()));
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
         let (notices, clients) = (broadcast::Sender::new(NOTICES), ClientSnapshots::default());
@@ -134,11 +138,14 @@ impl Registry {
             live: Arc::clone(&live),
             recorder: Arc::clone(&recorder),
             has_logins: Arc::clone(&has_logins),
+            forwards_headers: Arc::clone(&forwards_headers),
             own: OwnOffers::default(),
             deferred: HashSet::new(),
             has_untold_names: false,
         };
-        (registry, Published { snapshot, count, notices, clients, live, recorder, has_logins })
+        let published =
+            Published { snapshot, count, notices, clients, live, recorder, has_logins, forwards_headers };
+        (registry, published)
     }
 
     /// Publishes updates of servers and runs commands, until the manager is dropped.
@@ -288,6 +295,7 @@ impl Registry {
         self.has_untold_names |= next.log_moved_names(Some(&before)).is_err();
         // It stays, because people may still come back from a login to a server that is gone.
         self.has_logins.fetch_or(next.has_logins(), Ordering::Relaxed);
+        self.forwards_headers.fetch_or(next.forwards_headers(), Ordering::Relaxed);
         self.snapshot.store(Arc::new(next));
         self.count.send_modify(|count| *count += 1);
     }

@@ -5,8 +5,8 @@
 //! No cached result is returned for a disabled or disconnected server.
 //!
 //! The key contains everything that a result may depend on: the server and its address, the definition of the
-//! tool, and the number of changes of its tool list. It also contains the parameters without `_meta`, and the
-//! era and the abilities of the client.
+//! tool, and the number of changes of its tool list. It also contains the parameters without `_meta`, the
+//! era and the abilities of the client, and the headers of the client that the server gets.
 //!
 //! Not here: the storage of entries (`store`).
 
@@ -73,12 +73,15 @@ impl<'a> CacheableCall<'a> {
         let tools = self.server.catalog.tools();
         let definition = tools.iter().find(|entry| entry.route.subject == *tool);
         let params = self.request.params().without("_meta");
+        let forwarded = self.request.call.forwarded.as_ref();
+        let forwarded = forwarded.map(|headers| headers.of_server(server.forwarded_headers()));
         let inputs = (
             // Another account may get another result.
             (server.source.bytes(), self.server.revisions.of(List::Tools)),
             (tool, definition.map(|entry| entry.definition.as_str())),
             params.as_str(),
             (self.request.call.era == Era::Modern, self.request.call.sender.capabilities.as_str()),
+            forwarded.filter(|headers| !headers.is_empty()),
         );
         let own = Group::new(&[AREA, &server.name, "principal", self.principal]);
         let common = Group::new(&[AREA, &server.name, "public"]);

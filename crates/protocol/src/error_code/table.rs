@@ -86,6 +86,10 @@ error_codes! {
         "The body is too large",
         "The body is larger than `server.max_body_bytes`.",
         "send less, or ask the operator to raise `server.max_body_bytes`";
+    HeadersTooLarge = "headers_too_large", Every, InvalidParams, 431, REQUEST, No,
+        "The headers are too large",
+        "The headers of the request that servers get (`forward_headers`) have more than 8 KiB.",
+        "send shorter values in these headers";
     BodyIncomplete = "body_incomplete", Every, InvalidParams, 400, REQUEST, No,
         "The body is not complete",
         "The body ended before its announced end.",
@@ -281,6 +285,10 @@ error_codes! {
         "Somebody has to log in to the server",
         "The server demands a login, and there is no valid token. MCP clients find the page of the login in `login_url`.",
         "open `login_url` in a browser, or run `switchyard login SERVER`, and call again";
+    SecretRequired = "secret_required", Server, AuthenticationError, 503, CREDENTIALS, No,
+        "The server needs a secret of the caller",
+        "The server is sent a secret of each caller, and the caller has not set its own. Nothing was sent. `detail` names the secret.",
+        "set the secret: PUT /api/v1/mcp/secrets/NAME, the page of logins of the dashboard, or `switchyard secret set NAME --for PRINCIPAL`; then call again";
     CircuitOpen = "circuit_open", Server, CircuitOpen, 503, BREAKER, Yes,
         "The server's circuit breaker is open",
         "The server failed several times in a row and gets no calls for a while. Nothing was sent.",

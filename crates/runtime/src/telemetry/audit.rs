@@ -49,6 +49,8 @@ pub struct AuditRecord {
     server: Option<String>,
     tool: Option<String>,
     key: Option<String>,
+    secret: Option<String>,
+    of: Option<String>,
     outcome: Cow<'static, str>,
     started: Instant,
     slot: Slot,
@@ -135,6 +137,8 @@ impl AuditRecord {
             server: server.map(str::to_owned),
             tool,
             key: None,
+            secret: None,
+            of: None,
             outcome: UNFINISHED.into(),
             started: Instant::now(),
             slot,
@@ -149,6 +153,16 @@ impl AuditRecord {
     /// Sets the name of the API key that the action is about.
     pub fn about_key(&mut self, name: &str) {
         self.key = Some(name.to_owned());
+    }
+
+    /// Sets the name of the secret that the action is about.
+    pub fn about_secret(&mut self, name: &str) {
+        self.secret = Some(name.to_owned());
+    }
+
+    /// Sets the principal that the action is about.
+    pub fn of_principal(&mut self, principal: &str) {
+        self.of = Some(principal.to_owned());
     }
 
     /// Ends a call that was answered. The outcome is [`DONE`], `tool_error`, the code of Switchyard's error, or the
@@ -184,15 +198,16 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for AuditRecord {
     fn drop(&mut self) {
-        let Self { role, request, action, server, tool, key, outcome, started, slot } = &*self;
+        let Self { role, request, action, server, tool, key, secret, of, outcome, started, slot } = &*self;
         let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
-        let [server, tool, key] = [server, tool, key].map(|name| untrusted_if_any(name.as_deref()));
+        let [server, tool, key, secret, of] =
+            [server, tool, key, secret, of].map(|name| untrusted_if_any(name.as_deref()));
         if *action == CALL {
             tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
         } else {
-            tracing::info!(target: TARGET, %principal, role, action, server, key, %outcome, duration_ms, request_id, "operated");
+            tracing::info!(target: TARGET, %principal, role, action, server, key, secret, of, %outcome, duration_ms, request_id, "operated");
         }
     }
 }

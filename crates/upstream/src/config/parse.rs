@@ -238,14 +238,15 @@ fn shown(setting: &Setting<'_>) -> Option<String> {
     setting.text().map(|_| setting.shown().to_owned())
 }
 
-/// Returns how clients share connections. Where each principal has its own token, they share none.
+/// Returns how clients share connections. Where each principal has its own credential, they share none.
 fn own_connections(sharing: Sharing, transport: Option<&Transport>, setting: &Setting<'_>) -> Sharing {
     if !transport.is_some_and(Transport::is_per_principal) {
         return sharing;
     }
     if sharing == Sharing::Shared {
-        let hint = "each principal has its own token and so its own connections; remove `sharing`";
-        setting.key_problem("`sharing: shared` does not go with `per: principal`", Some(hint.into()));
+        let hint = "each principal has its own credential and so its own connections; remove `sharing`";
+        let message = "`sharing: shared` does not go with `per: principal` or `${principal:…}`";
+        setting.key_problem(message, Some(hint.into()));
     }
     Sharing::PerSession
 }

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderName, header};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::builtin::{Kinds, given};
+use super::headers::{self, ConfiguredHeaders, header_value};
 use super::{Http, Stdio, Transport, builtin, env_file};
 use crate::credential::TokenSource;
 use crate::token_file::TokenFile;
@@ -20,18 +21,6 @@ use runtime::secret::{redacted_reference, redacted_url};
 use settings::{Fields, Fingerprint, FromSetting, Setting, settings, words};
 
 const NO_VARIABLE: &str = "this is not the name of an environment variable";
-/// Headers that belong to the protocol or to the connection. The configured headers are set beside them.
-const RESERVED: [&str; 8] = [
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "last-event-id",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
-
 words! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) enum TransportKind {
@@ -53,7 +42,7 @@ const FOREIGN_KINDS: [(&str, &str); 4] = [
 impl TransportKind {
     fn takes(self, field: &str, builtins: Kinds) -> bool {
         match self {
-            Self::Http | Self::Sse => matches!(field, "url" | "headers" | "auth"),
+            Self::Http | Self::Sse => matches!(field, "url" | "headers" | "forward_headers" | "auth"),
             Self::Stdio => OF_PROGRAMS.contains(&field),
             Self::Builtin => builtin::takes(builtins, field),
         }
@@ -68,12 +57,24 @@ impl TransportKind {
 /// The fields of a program.
 const OF_PROGRAMS: [&str; 6] = ["command", "args", "env", "env_file", "pass_env", "cwd"];
 /// The fields of all transports. The built-in servers know their own options.
-const FIELDS: [&str; 10] =
-    ["url", "headers", "auth", "command", "args", "env", "env_file", "pass_env", "cwd", "builtin"];
+const FIELDS: [&str; 11] = [
+    "url",
+    "headers",
+    "forward_headers",
+    "auth",
+    "command",
+    "args",
+    "env",
+    "env_file",
+    "pass_env",
+    "cwd",
+    "builtin",
+];
 
 /// The fingerprint of the settings that decide which server is reached, and with which credential.
 pub(super) fn identity(fields: &Fields<'_>) -> Fingerprint {
-    let names = FIELDS.into_iter().chain(["transport", "era"]);
+    // Headers of clients do not decide what it offers.
+    let names = FIELDS.into_iter().filter(|name| *name != "forward_headers").chain(["transport", "era"]);
     names.fold(Fingerprint::ABSENT, |all, name| {
         all.and(&format!("{name}{:?}", fields.fingerprint(name, &[]).bytes()))
     })
@@ -95,8 +96,12 @@ settings! {
         /// the server's MCP endpoint, or the address of the service; `http://` or `https://`. Without a path, and where
         /// a server redirects, see [HTTP servers](servers.md#add-an-http-server-streamable-http)
         url: Option<Url> => "required for `http`, `sse` and the builtins `r2r`, `rag` and `chroma`";
-        /// sent with every request; the headers of the protocol itself (`Content-Type`, `Mcp-…`) cannot be set
-        headers: Vec<(HeaderName, SecretString)>, with headers;
+        /// sent with every request; the headers of the protocol itself (`Content-Type`, `Mcp-…`) cannot be set.
+        /// `${principal:NAME}` is [a secret of each caller](servers.md#secrets-of-each-caller)
+        headers: ConfiguredHeaders, with headers::headers;
+        /// names of [headers of clients](servers.md#pass-headers-of-clients-on) that calls to the server carry on, at most
+        /// 16; credentials and the headers of the protocol and of the connection cannot be passed on
+        forward_headers: Vec<HeaderName>, with headers::forwarded;
         /// `oauth`: the server needs a [login](logins.md#settings); or a mapping
         auth: Option<ConfiguredCredential>, with auth;
         /// the program, looked up in `PATH`; no shell is involved
@@ -176,15 +181,15 @@ impl OwnTransport {
     }
 
     fn http(self, server: &Setting<'_>) -> Option<Http> {
-        let mut headers = self.headers;
+        let (mut headers, forward) = (self.headers, self.forward_headers);
         let auth = server.member("auth");
-        if auth.is_some() && headers.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
+        if auth.is_some() && headers.sets(&header::AUTHORIZATION) {
             let hint = Some("keep one of the two".into());
             auth?.key_problem("`headers` sets Authorization already", hint);
         }
         let token = match self.auth {
             Some(ConfiguredCredential::Bearer(value)) => {
-                headers.push((header::AUTHORIZATION, value));
+                headers.fixed.push((header::AUTHORIZATION, value));
                 None
             }
             Some(ConfiguredCredential::Token(source)) => Some(source),
@@ -193,7 +198,12 @@ impl OwnTransport {
         if !given(server, "url") {
             server.missing("url", "add `url: http://…`");
         }
-        Some(Http { url: self.url?, headers, token })
+        if let Some(name) = forward.iter().find(|name| headers.sets(name)) {
+            let message = format!("`headers` sets `{name}` already");
+            server.member("forward_headers")?.key_problem(message, Some("keep one of the two".into()));
+        }
+        let ConfiguredHeaders { fixed: headers, of_principals: principal_headers } = headers;
+        Some(Http { url: self.url?, headers, principal_headers, forward, token })
     }
 
     fn stdio(self, server: &Setting<'_>, usual: &[String]) -> Option<Stdio> {
@@ -242,44 +252,6 @@ fn implied(server: &Setting<'_>) -> Option<TransportKind> {
             None
         }
     }
-}
-
-/// Whether the header `name` (in any case) is set by the protocol, so that it cannot be configured.
-pub fn is_reserved_header(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    RESERVED.contains(&name.as_str()) || name.starts_with("mcp-")
-}
-
-fn headers(setting: &Setting<'_>) -> Option<Vec<(HeaderName, SecretString)>> {
-    let mut headers: Vec<(HeaderName, SecretString)> = Vec::new();
-    for (key, value) in setting.entries()? {
-        let Ok(name) = HeaderName::from_bytes(key.as_bytes()) else {
-            value.key_problem("this is not the name of a header", None);
-            continue;
-        };
-        if is_reserved_header(name.as_str()) {
-            value.key_problem("this header is set by the protocol", Some("remove it".into()));
-        }
-        if headers.iter().any(|(other, _)| *other == name) {
-            value.key_problem(
-                "this header stands twice",
-                Some("case does not matter in names of headers".into()),
-            );
-        }
-        headers.extend(header_value(&value).map(|value| (name, value)));
-    }
-    Some(headers)
-}
-
-/// Reads a secret that is valid as the value of an HTTP header.
-pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
-    let value = setting.secret()?;
-    if HeaderValue::from_str(value.expose_secret()).is_err() {
-        let hint = "it must be one line of ASCII characters";
-        setting.hidden_problem("the value cannot be sent in a header", Some(hint.into()));
-        return None;
-    }
-    Some(value)
 }
 
 /// The credential for a server.

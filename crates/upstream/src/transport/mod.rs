@@ -33,6 +33,7 @@ use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};
 use crate::credential::{Credential, TokenSource};
 use crate::error::Error;
+use crate::principal_secrets::PrincipalSecrets;
 use json::{Part, Raw};
 use net::http::RequestBody;
 use net::lines;
@@ -107,7 +108,17 @@ pub fn connector(config: &Config, server_context: &ServerContext) -> Result<Arc<
     })
 }
 
-/// The credential of requests to the server of `config` that belong to no principal, and the logins to it.
+/// The credential of requests to the server of `config` that belong to no principal, and those of principals.
+fn credentials(
+    config: &Config,
+    http: &Http,
+    server_context: &ServerContext,
+) -> (Option<Credential>, PrincipalCredentials) {
+    let (credential, logins) = credential(config, http, server_context);
+    let secrets = PrincipalSecrets::in_headers(&http.principal_headers, server_context.vault.clone());
+    (credential, PrincipalCredentials { logins, secrets })
+}
+
 fn credential(
     config: &Config,
     http: &Http,
@@ -129,14 +140,29 @@ fn credential(
     }
 }
 
-/// `client` with the credential of `principal`, if each principal has its own.
-fn of_principal(
-    client: &HttpClient,
-    logins: Option<&Arc<Logins>>,
-    principal: Option<&Arc<str>>,
-) -> Option<HttpClient> {
-    let logins = logins.filter(|logins| logins.is_per_principal())?;
-    Some(client.with_credential(Credential::Login(logins.account(Some(principal?)))))
+/// The credentials of principals for one server, where each has its own.
+#[derive(Clone)]
+struct PrincipalCredentials {
+    logins: Option<Arc<Logins>>,
+    secrets: Option<Arc<PrincipalSecrets>>,
+}
+
+impl PrincipalCredentials {
+    /// Returns `client` with the credentials of `principal`. Without one there is no client if headers have secrets.
+    async fn client(
+        &self,
+        client: &Arc<HttpClient>,
+        principal: Option<&Arc<str>>,
+    ) -> Result<Arc<HttpClient>, Error> {
+        let logins = self.logins.as_ref().filter(|logins| logins.is_per_principal());
+        let login = logins.zip(principal).map(|(logins, principal)| logins.account(Some(principal)));
+        let secrets = match &self.secrets {
+            Some(secrets) => Some(secrets.of(principal).await?),
+            None if login.is_none() => return Ok(Arc::clone(client)),
+            None => None,
+        };
+        Ok(Arc::new(client.of_principal(login.map(Credential::Login), secrets)))
+    }
 }
 
 /// Returns how many requests share a connection over HTTP: as few as let `concurrent_calls` calls fit on

@@ -19,11 +19,11 @@ use self::endpoint::endpoint;
 use super::background_send::BackgroundSender;
 use super::flood_guard::{FLOODED, FloodGuard, Relevance};
 use super::handshake::{self, PROBE_LIMIT};
-use super::http::{Head, HttpClient};
+use super::http::{Head, HttpClient, NewRequest};
 use super::inbound::is_message;
 use super::pending::{Pending, Purpose};
 use super::questions::Questions;
-use super::{cancelled, compose, inbound};
+use super::{PrincipalCredentials, cancelled, compose, inbound};
 use crate::ServerContext;
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
@@ -31,9 +31,10 @@ use crate::connection::{
     Call, Connection, Connector, Dialect, EventSender, Events, RequestFuture, ServerRequests, Sockets,
 };
 use crate::error::{Error, SessionRefusal};
+use crate::principal_secrets::PrincipalSecrets;
 use crate::response_stream::ResponseBody;
 use json::Raw;
-use net::http::{EventStream, RequestBody, collect, is_media_type, path};
+use net::http::{EventStream, collect, is_media_type, path};
 use net::sse::Item;
 use oauth::Logins;
 use protocol::lifecycle::Peer;
@@ -50,18 +51,18 @@ pub(super) struct ToStream {
     client: Arc<HttpClient>,
     shutdown: Shutdown,
     requests_per_connection: usize,
-    logins: Option<Arc<Logins>>,
+    credentials: PrincipalCredentials,
 }
 
 impl ToStream {
     pub(super) fn new(config: &Config, http: &Http, server_context: &ServerContext) -> Result<Self, Error> {
-        let (credential, logins) = super::credential(config, http, server_context);
+        let (credential, credentials) = super::credentials(config, http, server_context);
         Ok(Self {
             name: Arc::clone(&config.name),
             client: Arc::new(HttpClient::new(http, config, credential, &server_context.shutdown)?),
             shutdown: server_context.shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
-            logins,
+            credentials,
         })
     }
 }
@@ -72,10 +73,10 @@ impl Connector for ToStream {
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let own = super::of_principal(&self.client, self.logins.as_ref(), dialect.principal.as_ref());
-        let client = own.map_or_else(|| Arc::clone(&self.client), Arc::new);
+        let (shared, credentials) = (Arc::clone(&self.client), self.credentials.clone());
         let (name, shutdown) = (Arc::clone(&self.name), self.shutdown.clone());
         async move {
+            let client = credentials.client(&shared, dialect.principal.as_ref()).await?;
             let open = || open(&name, &client, &shutdown, (events.clone(), dialect.clone()));
             let opened = client.located(&name, open).await;
             opened.map_err(handshake::while_connecting).map_err(|error| client.advise(error))
@@ -104,7 +105,11 @@ impl Connector for ToStream {
     }
 
     fn logins(&self) -> Option<Arc<Logins>> {
-        self.logins.clone()
+        self.credentials.logins.clone()
+    }
+
+    fn principal_secrets(&self) -> Option<Arc<PrincipalSecrets>> {
+        self.credentials.secrets.clone()
     }
 
     fn requests_per_connection(&self) -> usize {
@@ -197,7 +202,7 @@ impl SseLink {
         event_sender: &EventSender,
         purpose: Purpose,
         once: bool,
-        compose: impl Fn(u64) -> Result<RequestBody, Error>,
+        make: impl Fn(u64) -> NewRequest,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             let bare = Error::NotSent { reason: self.closing.reason() };
@@ -209,7 +214,7 @@ impl SseLink {
         let error = tokio::select! {
             biased; // what was answered is never made again
             answer = ticket.answer() => return answer,
-            error = self.post_failure(|| compose(id), once) => error,
+            error = self.post_failure(|| make(id), once) => error,
         };
         if let Error::Connect { .. }
         | Error::SessionEnded(_)
@@ -224,15 +229,15 @@ impl SseLink {
     }
 
     /// Posts a request. Returns only if that fails, because the answer arrives on the stream.
-    async fn post_failure(&self, compose: impl Fn() -> Result<RequestBody, Error>, once: bool) -> Error {
-        match self.post(compose, once).await {
+    async fn post_failure(&self, make: impl Fn() -> NewRequest, once: bool) -> Error {
+        match self.post(make, once).await {
             Ok(()) => std::future::pending().await,
             Err(error) => error,
         }
     }
 
-    async fn post(&self, compose: impl Fn() -> Result<RequestBody, Error>, once: bool) -> Result<(), Error> {
-        let response = self.client.send(|| Ok((self.post.clone(), compose()?)), once).await?;
+    async fn post(&self, make: impl Fn() -> NewRequest, once: bool) -> Result<(), Error> {
+        let response = self.client.send(make, once).await?;
         let status = response.status();
         if !status.is_success() {
             let refusal = self.client.refusal(response).await;
@@ -255,12 +260,12 @@ impl SseLink {
 
     async fn initialize(&self, params: Raw) -> Result<Reply, Error> {
         let call = Call::of_gateway(method::INITIALIZE, Some(params));
-        let compose = |id| compose(&call, id, Era::Legacy, None);
-        self.exchange(&EventSender::none(), Purpose::Handshake, false, compose).await
+        let make = |id| Ok((self.post.clone(), compose(&call, id, Era::Legacy, None)?));
+        self.exchange(&EventSender::none(), Purpose::Handshake, false, make).await
     }
 
     async fn notify(&self, notification: &Notification) -> Result<(), Error> {
-        self.post(|| Ok(notification.encode().into()), true).await
+        self.post(|| Ok((self.post.clone(), notification.encode().into())), true).await
     }
 
     /// Delivers messages until the stream ends or the shutdown begins.
@@ -370,9 +375,13 @@ impl Connection for SseConnection {
     }
 
     fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
-        let compose = |id| compose(call, id, Era::Legacy, None);
-        let exchange =
-            self.ending.0.exchange(event_sender, Purpose::of(call), !call.effect.is_repeatable(), compose);
+        let link = &self.ending.0;
+        let make = |id| {
+            let mut head = link.post.clone();
+            link.client.forward(call, &mut head);
+            Ok((head, compose(call, id, Era::Legacy, None)?))
+        };
+        let exchange = link.exchange(event_sender, Purpose::of(call), !call.effect.is_repeatable(), make);
         exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 

@@ -146,6 +146,7 @@ fn old_sse(
                 tokio::spawn(paced(pause, texts).for_each(send));
             }
             Outcome::Status(code, _) => return status(code),
+            Outcome::Redirect(target) => return redirect(&target),
             Outcome::Drop => return Err(io::Error::other("told to drop")),
             Outcome::Hang | Outcome::Listen(_) => {}
         }
@@ -179,6 +180,7 @@ async fn perform(state: &Arc<State>, outcome: Outcome) -> Reply {
             }
             Ok(response)
         }
+        Outcome::Redirect(target) => redirect(&target),
         Outcome::Later(pause, text) => {
             tokio::time::sleep(pause).await;
             json(200, text)
@@ -204,6 +206,12 @@ async fn perform(state: &Arc<State>, outcome: Outcome) -> Reply {
             )
         }
     }
+}
+
+fn redirect(target: &str) -> Reply {
+    let mut response = status(307)?;
+    response.headers_mut().insert("location", target.parse().expect("a URL"));
+    Ok(response)
 }
 
 fn paced(pause: std::time::Duration, texts: Vec<String>) -> impl Stream<Item = String> + Send + 'static {

@@ -36,6 +36,8 @@ pub enum Act {
     Paced(Duration, Vec<String>, Box<Act>),
     /// Answers with a bare HTTP status, and `Retry-After` in seconds.
     Status(u16, Option<u64>),
+    /// Answers with HTTP 307 to this URL.
+    Redirect(String),
     /// Echoes after a while.
     Slow(Duration),
     /// Never answers.

@@ -105,6 +105,8 @@ pub enum Outcome {
     Paced(Duration, Vec<String>),
     /// A bare HTTP status, with `Retry-After`.
     Status(u16, Option<u64>),
+    /// A redirect (307) to this URL.
+    Redirect(String),
     /// One response after a while.
     Later(Duration, String),
     /// Nothing, forever.
@@ -322,6 +324,7 @@ impl State {
                 }
             }
             Act::Status(status, retry_after) => Outcome::Status(status, retry_after),
+            Act::Redirect(target) => Outcome::Redirect(target),
             Act::Slow(pause) => Outcome::Later(pause, response(request, "result", &self.echo(request))),
             Act::Hang => Outcome::Hang,
             Act::Drop => Outcome::Drop,

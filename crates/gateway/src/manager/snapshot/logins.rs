@@ -16,9 +16,10 @@ use protocol::feature::List;
 use upstream::State;
 
 impl Snapshot {
-    /// Whether a server may need a login.
+    /// Whether a server may need a login, or a secret of each principal.
     pub(in crate::manager) fn has_logins(&self) -> bool {
-        self.servers.iter().any(|server| server.upstream.logins().is_some())
+        let mut upstreams = self.servers.iter().map(|server| &server.upstream);
+        upstreams.any(|upstream| upstream.logins().is_some() || upstream.config().is_per_principal())
     }
 
     /// Returns the snapshot after `name` came into `state`, if that changes whether it waits for a login.

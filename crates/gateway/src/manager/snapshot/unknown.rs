@@ -18,7 +18,7 @@ use protocol::feature::{Effect, Kind};
 use protocol::uri::split_owner;
 use settings::Problem;
 use upstream::config::Tools;
-use upstream::{State, Status};
+use upstream::{State, Status, Upstream};
 
 impl Snapshot {
     /// The error for `name`, which is not in the catalog of `scope`.
@@ -33,7 +33,11 @@ impl Snapshot {
         };
         if !server.is_heard && server.may_have(kind, own) {
             let tool = (kind == ItemKind::Tool).then_some(own);
-            return failed_at(&server.upstream, tool, absence_error(&server.upstream.status()));
+            return failed_at(
+                &server.upstream,
+                tool,
+                absence_error(&server.upstream, &server.upstream.status()),
+            );
         }
         let there = &server.upstream.config().name;
         let catalog = if scope.server.is_none() { &self.catalog } else { &server.catalog };
@@ -67,7 +71,8 @@ impl Snapshot {
         let Some(name) = &scope.server else { return None };
         let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
-        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, absence_error(&status)))
+        (!server.is_usable(status.state))
+            .then(|| failed_at(&server.upstream, None, absence_error(&server.upstream, &status)))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
@@ -78,7 +83,9 @@ impl Snapshot {
         }
         let server = self.server_called(name).filter(|server| !server.is_heard)?;
         let may_have = server.offers(kind, &own, Effect::ReadOnly);
-        may_have.then(|| failed_at(&server.upstream, None, absence_error(&server.upstream.status())))
+        may_have.then(|| {
+            failed_at(&server.upstream, None, absence_error(&server.upstream, &server.upstream.status()))
+        })
     }
 
     /// The server that `name` belongs to whatever the servers list, and what it calls it.
@@ -195,13 +202,16 @@ const fn listed(kind: ItemKind) -> Kind {
     }
 }
 
-fn absence_error(status: &Status) -> upstream::Error {
+fn absence_error(upstream: &Upstream, status: &Status) -> upstream::Error {
     match (status.state, status.breaker.retry_in) {
         (State::Disabled | State::Disconnected, _) => {
             upstream::Error::Unavailable { state: status.state.as_str() }
         }
         (State::AuthFailed, _) => {
             upstream::Error::AuthFailed { reason: status.last_error.clone().unwrap_or_default() }
+        }
+        (State::LoginRequired, _) if let Some(secret) = upstream.config().principal_secrets().first() => {
+            upstream::Error::SecretRequired { secret: (*secret).into(), principal: None }
         }
         (State::LoginRequired, _) => {
             let reason = status.last_error.clone().unwrap_or_default();

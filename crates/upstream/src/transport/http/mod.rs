@@ -1,7 +1,8 @@
 //! Requests of MCP to one server over HTTP: the headers that all of them carry, its credentials, and its endpoint.
 //!
 //! Invariants: a request carries the headers of its transport and the headers configured for this server, and nothing
-//! else, and cookies that the server set in the same session. Redirects are followed once and within the origin only, so
+//! else, and cookies that the server set in the same session. A call also carries the headers of its client that the
+//! server's settings name. Redirects are followed once and within the origin only, so
 //! credentials go where they were meant for. Nothing is sent twice, apart from a request whose token was replaced, and one
 //! that was redirected. Reasons of failures name neither the URL nor a header,
 //! because both may hold secrets.
@@ -31,8 +32,10 @@ pub(super) use self::body_text::{describe, describe_other};
 pub(super) use self::cookies::Cookies;
 use self::place::{At, Place};
 use crate::config::{Config, Http};
+use crate::connection::Call;
 use crate::credential::Credential;
 use crate::error::Error;
+use crate::principal_secrets::OwnSecrets;
 use net::http::{
     IDENTITY, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, collect, host, path,
     retry_after, same_origin_target,
@@ -59,8 +62,12 @@ pub(super) struct HttpClient {
     place: Arc<Place>,
     /// Headers that every request to it carries.
     headers: HeaderMap,
+    /// Headers of clients that their calls carry on.
+    forwarded: Arc<[HeaderName]>,
     /// The credential that a request carries beside that.
     credential: Option<Credential>,
+    /// The secrets of its principal among the headers, which are redacted as long as they are in use.
+    _secrets: Option<Arc<OwnSecrets>>,
     challenge: Arc<Challenge>,
     /// Whether requests go through a proxy.
     has_proxy: bool,
@@ -129,7 +136,9 @@ impl HttpClient {
             http: Arc::new(client),
             place: Arc::new(Place::new(&http.url)?),
             headers: headers(http)?,
+            forwarded: http.forward.clone().into(),
             credential,
+            _secrets: None,
             challenge: Arc::default(),
             has_proxy: config.network.proxy(&http.url).is_some(),
             limit: config.limits.message_bytes,
@@ -137,17 +146,36 @@ impl HttpClient {
         })
     }
 
-    /// Makes a client that differs only in its credential, which is that of one principal.
-    pub(super) fn with_credential(&self, credential: Credential) -> Self {
+    /// Makes a client that differs only in its credentials, which are those of one principal.
+    pub(super) fn of_principal(
+        &self,
+        credential: Option<Credential>,
+        secrets: Option<Arc<OwnSecrets>>,
+    ) -> Self {
+        let mut headers = self.headers.clone();
+        if let Some(secrets) = &secrets {
+            for (name, value) in &secrets.headers {
+                headers.insert(name, value.clone());
+            }
+        }
         Self {
             http: Arc::clone(&self.http),
             place: Arc::clone(&self.place),
-            headers: self.headers.clone(),
-            credential: Some(credential),
+            headers,
+            forwarded: Arc::clone(&self.forwarded),
+            credential: credential.or_else(|| self.credential.clone()),
+            _secrets: secrets,
             challenge: Arc::clone(&self.challenge),
             has_proxy: self.has_proxy,
             limit: self.limit,
             server: Arc::clone(&self.server),
+        }
+    }
+
+    /// Adds to `head` the headers of the client's request that `call` carries on.
+    pub(super) fn forward(&self, call: &Call, head: &mut Head) {
+        if let Some(forwarded) = &call.forwarded {
+            forwarded.add_to(&mut head.headers, &self.forwarded);
         }
     }
 

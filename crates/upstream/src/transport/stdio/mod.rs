@@ -99,7 +99,7 @@ impl ToChild {
             name: Arc::clone(&config.name),
             target: config.target.clone(),
             stdio: stdio.clone(),
-            secrets: Secrets::of(config, None),
+            secrets: Secrets::of(config, None, None),
             message_bytes: config.limits.message_bytes,
             start_limits: Some(StartLimits {
                 silence: config.lifecycle.start_timeout.saturating_sub(REPORT_MARGIN),

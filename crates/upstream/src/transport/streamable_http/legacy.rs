@@ -210,7 +210,7 @@ impl State {
 
     async fn send(&self, call: &Call, id: u64, event_sender: &EventSender) -> Result<ResponseBody, Error> {
         let client = &self.server.client;
-        let make = || Ok((self.post.clone(), compose(call, id, Era::Legacy, None)?));
+        let make = || Ok((self.of_call(&self.post, Some(call)), compose(call, id, Era::Legacy, None)?));
         let once = !call.effect.is_repeatable();
         let response = client.send(make, once).await?;
         let handler =
@@ -227,19 +227,24 @@ impl State {
                 if let Some(requested) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
                     event_sender.pause(requested);
                 }
-                self.resume(&reader, broken).await.map(ResponseBody::Buffered)
+                self.resume(call, &reader, broken).await.map(ResponseBody::Buffered)
             }
         }
     }
 
     /// Resumes a broken stream, as long as each attempt brings new events.
-    async fn resume(&self, reader: &AnswerReader<'_>, broken: BrokenStream) -> Result<Reply, Error> {
+    async fn resume(
+        &self,
+        call: &Call,
+        reader: &AnswerReader<'_>,
+        broken: BrokenStream,
+    ) -> Result<Reply, Error> {
         let BrokenStream { error, resume: Some(mut resume) } = broken else { return Err(broken.error) };
         let mut attempts = 0;
         while attempts < RESUME_ATTEMPTS {
             attempts += 1;
             tokio::time::sleep(pause(resume.retry).unwrap_or(RESUME_PAUSE)).await;
-            let stream = match self.get(Some(&resume.last_id)).await {
+            let stream = match self.get(Some(&resume.last_id), Some(call)).await {
                 Ok(Opened::Stream(stream)) => stream,
                 Ok(Opened::Refused(_)) => break,
                 Err(_) => continue,
@@ -259,9 +264,18 @@ impl State {
         Err(error)
     }
 
-    /// Opens an event stream, from `last_id` on.
-    pub(super) async fn get(&self, last_id: Option<&Bytes>) -> Result<Opened, Error> {
-        let mut head = self.get.clone();
+    /// Returns `head` with the headers of clients that `call` carries on.
+    fn of_call(&self, head: &Head, call: Option<&Call>) -> Head {
+        let mut head = head.clone();
+        if let Some(call) = call {
+            self.server.client.forward(call, &mut head);
+        }
+        head
+    }
+
+    /// Opens an event stream, from `last_id` on: that of `call`, or the one that calls share.
+    pub(super) async fn get(&self, last_id: Option<&Bytes>, call: Option<&Call>) -> Result<Opened, Error> {
+        let mut head = self.of_call(&self.get, call);
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_maybe_shared(id.clone()).ok()) {
             head.put(LAST_EVENT_ID, id);
         }

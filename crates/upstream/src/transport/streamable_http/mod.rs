@@ -27,12 +27,13 @@ use self::modern::{Modern, Wire};
 use self::outcome::{HttpRefusal, RequestOutcome};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::HttpClient;
-use super::sse;
+use super::{PrincipalCredentials, sse};
 use crate::ServerContext;
 use crate::config::{Config, Http};
 use crate::connection::{Connection, Connector, Dialect, Events, Sockets};
 use crate::dialect::Eras;
 use crate::error::Error;
+use crate::principal_secrets::PrincipalSecrets;
 use oauth::Logins;
 use protocol::Era;
 use runtime::shutdown::Shutdown;
@@ -53,13 +54,13 @@ struct HttpServer {
     has_no_sessions: Arc<AtomicBool>,
     /// Sessions that it forgot lately.
     losses: Arc<RecentLosses>,
-    logins: Option<Arc<Logins>>,
+    credentials: PrincipalCredentials,
 }
 
 impl ToUrl {
     pub(super) fn new(config: &Config, http: &Http, server_context: &ServerContext) -> Result<Self, Error> {
         let shutdown = &server_context.shutdown;
-        let (credential, logins) = super::credential(config, http, server_context);
+        let (credential, credentials) = super::credentials(config, http, server_context);
         Ok(Self(Arc::new(HttpServer {
             name: Arc::clone(&config.name),
             client: Arc::new(HttpClient::new(http, config, credential, shutdown)?),
@@ -69,7 +70,7 @@ impl ToUrl {
             is_old_sse: Arc::default(),
             has_no_sessions: Arc::default(),
             losses: Arc::default(),
-            logins,
+            credentials,
         })))
     }
 }
@@ -80,8 +81,9 @@ impl Connector for ToUrl {
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let server = self.0.of(dialect.principal.as_ref());
+        let shared = Arc::clone(&self.0);
         async move {
+            let server = shared.of(dialect.principal.as_ref()).await?;
             let open = || server.connect(events.clone(), dialect.clone());
             let opened = server.client.located(&server.name, open).await;
             opened.map_err(handshake::while_connecting).map_err(|error| server.client.advise(error))
@@ -113,7 +115,11 @@ impl Connector for ToUrl {
     }
 
     fn logins(&self) -> Option<Arc<Logins>> {
-        self.0.logins.clone()
+        self.0.credentials.logins.clone()
+    }
+
+    fn principal_secrets(&self) -> Option<Arc<PrincipalSecrets>> {
+        self.0.credentials.secrets.clone()
     }
 
     fn requests_per_connection(&self) -> usize {
@@ -126,22 +132,23 @@ impl Connector for ToUrl {
 }
 
 impl HttpServer {
-    /// The server with the credential of `principal`, if each principal has its own.
-    fn of(self: &Arc<Self>, principal: Option<&Arc<str>>) -> Arc<Self> {
-        let Some(client) = super::of_principal(&self.client, self.logins.as_ref(), principal) else {
-            return Arc::clone(self);
-        };
-        Arc::new(Self {
+    /// The server with the credentials of `principal`, if each principal has its own.
+    async fn of(self: Arc<Self>, principal: Option<&Arc<str>>) -> Result<Arc<Self>, Error> {
+        let client = self.credentials.client(&self.client, principal).await?;
+        if Arc::ptr_eq(&client, &self.client) {
+            return Ok(self);
+        }
+        Ok(Arc::new(Self {
             name: Arc::clone(&self.name),
-            client: Arc::new(client),
+            client,
             shutdown: self.shutdown.clone(),
             requests_per_connection: self.requests_per_connection,
             eras: Arc::clone(&self.eras),
             is_old_sse: Arc::clone(&self.is_old_sse),
             has_no_sessions: Arc::clone(&self.has_no_sessions),
             losses: Arc::clone(&self.losses),
-            logins: self.logins.clone(),
-        })
+            credentials: self.credentials.clone(),
+        }))
     }
 
     async fn connect(

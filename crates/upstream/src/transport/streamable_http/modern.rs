@@ -126,6 +126,7 @@ impl Wire {
             put(&mut head, NAME, &name);
         }
         mirror(call, &mut head);
+        self.server.client.forward(call, &mut head);
         head
     }
 

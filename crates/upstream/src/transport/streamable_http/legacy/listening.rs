@@ -47,7 +47,7 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
     loop {
         let started = Instant::now();
         let mut requested = None;
-        let opened = state.get(last_id.as_ref()).await;
+        let opened = state.get(last_id.as_ref(), None).await;
         drop(first.take());
         match opened {
             Ok(Opened::Stream(mut stream)) => {

@@ -28,7 +28,13 @@ impl Scene {
 
     fn with(mut bench: Bench, adjust: impl FnOnce(&mut Config)) -> Self {
         let headers = vec![];
-        let http = Http { url: bench.server.url.clone(), headers, token: None };
+        let http = Http {
+            url: bench.server.url.clone(),
+            headers,
+            principal_headers: Vec::new(),
+            forward: Vec::new(),
+            token: None,
+        };
         let mut config = config(Transport::Http(http.clone()));
         config.health_check_interval = Duration::from_hours(10);
         config.timeout = Duration::from_secs(20);

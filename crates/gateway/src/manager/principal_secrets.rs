@@ -1,0 +1,120 @@
+//! The secrets of principals that headers of servers have (`${principal:NAME}`): their names, and changes of them.
+//!
+//! Invariant: no value leaves this module. A change ends the connections that use the value before it returns.
+//!
+//! Not here: the file (`auth::vault`), requests to servers (`upstream`), and who may change what (`admin`).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use auth::vault::{self, Entry, Vault};
+
+use super::{Manager, Scope};
+use runtime::secret::{ExposeSecret, SecretString};
+
+/// A secret that servers need of each principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeededSecret {
+    /// Its name.
+    pub name: String,
+    /// The servers that are sent it.
+    pub servers: Vec<Arc<str>>,
+}
+
+/// Why a secret of a principal was not read or changed. No text has a value.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// There is no vault.
+    #[error("no vault is known: set `state_dir` under `server:` in the configuration file")]
+    NoVault,
+    /// The value cannot be sent in a header.
+    #[error("the value is empty, or is not one line of ASCII characters")]
+    Unsendable,
+    /// The vault cannot be used, or has no room.
+    #[error(transparent)]
+    Vault(#[from] vault::Error),
+}
+
+impl Manager {
+    /// Returns the secrets that the servers in `scope` need of each principal, by their names.
+    pub fn needed_secrets(&self, scope: &Scope) -> Vec<NeededSecret> {
+        let snapshot = self.seen_through(scope.view.as_ref());
+        let mut needed: Vec<NeededSecret> = Vec::new();
+        for server in snapshot.servers_in(scope) {
+            let config = server.upstream.config();
+            for name in config.principal_secrets() {
+                match needed.iter_mut().find(|secret| secret.name == name) {
+                    Some(secret) => secret.servers.push(Arc::clone(&config.name)),
+                    None => needed.push(NeededSecret {
+                        name: name.to_owned(),
+                        servers: vec![Arc::clone(&config.name)],
+                    }),
+                }
+            }
+        }
+        needed.sort_by(|one, other| one.name.cmp(&other.name));
+        needed
+    }
+
+    /// Returns the names of the secrets of `principal`, with the times at which they were set.
+    pub async fn secrets_of(&self, principal: &str) -> Result<Vec<(String, SystemTime)>, SecretError> {
+        let principal = principal.to_owned();
+        on_a_thread(self.vault()?, move |vault| vault.secrets_of(&principal)).await
+    }
+
+    /// Sets the secret `name` of `principal`. The next call of the principal uses it.
+    pub async fn set_secret_of(
+        &self,
+        principal: &str,
+        name: &str,
+        value: &SecretString,
+    ) -> Result<(), SecretError> {
+        if !upstream::config::is_sendable(value.expose_secret()) {
+            return Err(SecretError::Unsendable);
+        }
+        let entry = Entry::secret_of(principal, name);
+        self.vault()?.put(&entry, value.expose_secret().as_bytes()).await?;
+        self.secrets_changed().await;
+        Ok(())
+    }
+
+    /// Removes the secret `name` of `principal`. Returns whether it was there.
+    pub async fn remove_secret_of(&self, principal: &str, name: &str) -> Result<bool, SecretError> {
+        let entry = Entry::secret_of(principal, name);
+        let was_there = on_a_thread(self.vault()?, move |vault| vault.remove_blocking(&entry)).await?;
+        self.secrets_changed().await;
+        Ok(was_there)
+    }
+
+    /// Removes all secrets of `principal`, because nobody has its credential any more.
+    pub async fn forget_secrets_of(&self, principal: &str) -> Result<(), SecretError> {
+        let principal = principal.to_owned();
+        on_a_thread(self.vault()?, move |vault| vault.remove_secrets_of_blocking(&principal)).await?;
+        self.secrets_changed().await;
+        Ok(())
+    }
+
+    fn vault(&self) -> Result<&Arc<Vault>, SecretError> {
+        self.vault.as_ref().ok_or(SecretError::NoVault)
+    }
+
+    /// Ends the connections with values that changed.
+    async fn secrets_changed(&self) {
+        for server in self.snapshot().servers() {
+            if let Err(error) = server.upstream.end_changed_secrets().await {
+                tracing::warn!(server = %server.upstream.config().name, %error, "secrets of principals cannot be read");
+            }
+        }
+        self.announce().await;
+    }
+}
+
+/// Does `work` with the vault, which blocks.
+async fn on_a_thread<T: Send + 'static>(
+    vault: &Arc<Vault>,
+    work: impl FnOnce(&Vault) -> Result<T, vault::Error> + Send + 'static,
+) -> Result<T, SecretError> {
+    let vault = Arc::clone(vault);
+    let done = tokio::task::spawn_blocking(move || work(&vault)).await;
+    Ok(done.unwrap_or(Err(vault::Error::Ending))?)
+}
