@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::catalog::CatalogEntry;
 use super::error::Error;
+use super::limits::Limit;
 use super::snapshot::{Server, Snapshot};
 use super::view::{Decision, Target, decide};
 use super::{Manager, naming};
@@ -35,6 +36,8 @@ pub struct Explanation {
     pub breaker: breaker::State,
     /// The remedy: how clients get it, or can call it.
     pub advice: Option<String>,
+    /// The limits of callers that count calls of it.
+    pub limits: Vec<Arc<Limit>>,
 }
 
 impl Manager {
@@ -49,7 +52,14 @@ impl Manager {
         };
         let explained = shared.servers().iter().flat_map(|server| {
             let names = names_at(&shared, &seen, server, name);
-            names.into_iter().map(|own| explanation(&seen, server, own)).collect::<Vec<_>>()
+            let limits = |own| {
+                let view = seen.view().map(|view| &view.name);
+                self.limits.about(view, &server.upstream.config().name, own)
+            };
+            let explained = names
+                .into_iter()
+                .map(|own| Explanation { limits: limits(own), ..explanation(&seen, server, own) });
+            explained.collect::<Vec<_>>()
         });
         let explained: Vec<Explanation> = explained.take(MAX_EXPLAINED).collect();
         if explained.is_empty() {
@@ -112,7 +122,8 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
         _ => None,
     };
     let (server, tool) = (Arc::clone(&config.name), own.to_owned());
-    Explanation { server, tool, listed_as, decision, is_held, state: status.state, breaker, advice }
+    let (state, limits) = (status.state, Vec::new());
+    Explanation { server, tool, listed_as, decision, is_held, state, breaker, advice, limits }
 }
 
 impl Snapshot {
