@@ -310,7 +310,7 @@ async fn every_request_that_reaches_a_server_counts() {
 #[tokio::test]
 async fn all_limits_count_and_a_refused_request_takes_of_none() {
     let server = tickets();
-    let limits = "each: {requests_per_minute: 2}, together: {per: all, role: caller, requests_per_minute: 3}";
+    let limits = "together: {per: all, role: caller, requests_per_minute: 3}, each: {requests_per_minute: 2}";
     let gateway = before(&server, limits).await;
     let admitted = async |key: &str| is_admitted(&client(&gateway, key).call("find", json!({})).await);
     assert_eq!([admitted(ONE).await, admitted(ONE).await, admitted(ONE).await], [true, true, false]);
@@ -318,11 +318,33 @@ async fn all_limits_count_and_a_refused_request_takes_of_none() {
     let limits = rest_get(&gateway, "/why?tool=find").await["tools"][0]["limits"].clone();
     let names: Vec<&str> =
         limits.as_array().expect("limits").iter().filter_map(|limit| limit["name"].as_str()).collect();
-    assert_eq!(names, ["each", "together"]);
+    assert_eq!(names, ["together", "each"]);
     metric(&gateway, r#"switchyard_requests_limited_total{name="each",reached="requests_per_minute"} 1"#)
         .await;
     metric(&gateway, r#"switchyard_requests_limited_total{name="together",reached="requests_per_minute"} 1"#)
         .await;
+}
+
+#[tokio::test]
+async fn operators_learn_which_limits_count_the_calls_of_a_key() {
+    let server = tickets();
+    let limits = "ones: {principal: \"key:one\", requests_per_minute: 5}, helpdesk: {view: support, per: all, calls_at_a_time: 2}, \
+                  callers: {role: caller, requests_per_minute: 9, calls_at_a_time: 3}, others: {tool: tickets/other, calls_at_a_time: 1}";
+    let registry = settings(Registry::new().http("tickets", &server.url()), limits);
+    let gateway = started(&registry, &["find"]).await;
+    let why = |key: &str| {
+        let url = gateway.url("");
+        let told = gateway.gateway().output(&["why", "find", "--as", key, "--key", OPERATOR, "--url", &url]);
+        let text = String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
+        text.lines().find_map(|line| line.strip_prefix("limits: ").map(str::to_owned)).unwrap_or(text)
+    };
+    let callers = "callers (9 requests a minute and 3 calls at a time, each caller with the role caller)";
+    assert_eq!(
+        why("one"),
+        format!("ones (5 requests a minute, each caller with the principal key:one), {callers}")
+    );
+    assert_eq!(why("bound"), format!("helpdesk (2 calls at a time, all callers together), {callers}"));
+    assert!(!why("op").contains("limits"), "no limit is for it");
 }
 
 #[tokio::test]
