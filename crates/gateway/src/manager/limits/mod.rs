@@ -31,7 +31,7 @@ use runtime::store::{CallsAtATime, Group, Key, LimitKind, SharedLimitReached, Sh
 use runtime::worker::now;
 use upstream::ResponseBody;
 
-/// The retry hint if too many calls run. Nobody knows when one of them ends.
+/// The retry hint if too many calls run. The end of the running ones is not known.
 const CALLS_RETRY_IN: Duration = Duration::from_secs(1);
 /// The kind of the keys in a store that gateways share.
 const AREA: &str = "limits";
