@@ -177,6 +177,9 @@ pub async fn serve_on(
     let addresses = sockets.addresses().map_err(listen)?;
     // A port that the system chose, unless the address is one of several.
     let address = if addresses.contains(&address) { address } else { addresses[0] };
+    for warning in config.limits_without_effect() {
+        tracing::warn!("{warning}");
+    }
     let server = downstream::Config { listen: address, ..config.server };
     let (steps, servers) = (ShutdownSteps::new(), Shutdown::new());
     memory::budget().set_limit(server.memory_budget);

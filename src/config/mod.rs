@@ -31,7 +31,7 @@ use settings::{error, expand};
 pub(crate) use shown::is_public_setting;
 
 use gateway::manager::remembered::Folder;
-use gateway::manager::{self, history};
+use gateway::manager::{self, Known, history, without_effect};
 use runtime::regular_file;
 use settings::{
     Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, settings,
@@ -221,6 +221,13 @@ impl Config {
     /// The names of the views.
     pub fn views(&self) -> Vec<&str> {
         self.manager.views.iter().map(|view| &*view.name).collect()
+    }
+
+    /// Warnings about limits of callers that limit nothing. Reads the file of keys, and blocks.
+    pub fn limits_without_effect(&self) -> Vec<String> {
+        let (keys, servers) = (self.server.auth.key_ids(), self.manager.names());
+        let known = Known { views: &self.views(), servers: &servers, keys: keys.as_deref() };
+        without_effect(&self.manager.limits, &known)
     }
 
     /// Reads the root of the file: the manager's settings, and `server`.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use runtime::telemetry::client_calls::ClientCalls;
 use runtime::telemetry::durations::{Durations, Outcome};
 use runtime::telemetry::metrics::{
-    self, CacheUsage, Calls, Changed, Clients, Figures, Load, MemoryUsage, OneOf, Server, Sockets,
+    self, CacheUsage, CallerLimit, Calls, Changed, Clients, Figures, Load, MemoryUsage, OneOf, Server,
+    Sockets,
 };
 use runtime::telemetry::process::ProcessUsage;
 use tokio::time::Instant;
@@ -27,7 +28,7 @@ samples `_bucket`, `_sum` and `_count`.
 ";
 
 /// Labels whose values are names of the configuration file or versions.
-const OPEN: [&str; 6] = ["server", "area", "version", "le", "tool", "client"];
+const OPEN: [&str; 7] = ["server", "area", "version", "le", "tool", "client", "name"];
 
 /// More values than this are listed below the table.
 const MAX_VALUES: usize = 8;
@@ -80,6 +81,7 @@ fn text() -> String {
         servers: &[server],
         clients: Some(clients),
         client_calls: Some(&ClientCalls::default()),
+        caller_limits: &[CallerLimit { name: "support".to_owned(), requests: 0, calls: 0 }],
         memory: &memory,
         caches: &[cache],
         cache_is_there: true,

@@ -12,7 +12,7 @@ use crate::config::Config;
 
 /// Where settings below a path have their rows: the page, and the titles of the sections with tables. The first row that
 /// fits counts.
-const TABLES: [(&str, &str, &[&str]); 14] = [
+const TABLES: [(&str, &str, &[&str]); 15] = [
     ("mcp_servers.*.auth.oauth.", "logins.md", &["Settings"]),
     ("mcp_servers.*.chroma.embedding.", "embeddings.md", &["Settings"]),
     ("mcp_servers.*.handbook.embedding.", "embeddings.md", &["Settings"]),
@@ -20,6 +20,7 @@ const TABLES: [(&str, &str, &[&str]); 14] = [
     ("mcp_servers.*.", "configuration.md", &OF_SERVERS),
     ("views.*.tools.*.", "views.md", &["Changes of a tool"]),
     ("views.*.", "views.md", &["Settings"]),
+    ("limits.*.", "operate/limits.md", &["Settings of a limit"]),
     ("cache.", "configuration.md", &["Cache"]),
     ("server.api_keys.[].", "security/keys.md", &["Make an API key"]),
     ("server.jwt.introspection.", "security/tokens.md", &["Opaque tokens: introspection"]),

@@ -6,6 +6,7 @@ mod attribution;
 mod audit;
 mod away;
 mod bad_input;
+mod caller_limits;
 mod calls;
 mod cancelled_calls;
 mod changed_tools;

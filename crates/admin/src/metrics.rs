@@ -14,12 +14,13 @@ use super::metrics_text::Text;
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use super::{Api, CountClients};
-use gateway::manager::{Manager, NotConfigured, ServerEntry, ServerStatus};
+use gateway::manager::{LimitUsage, Manager, NotConfigured, ServerEntry, ServerStatus};
 use protocol::ErrorCode;
 use runtime::memory::{Account, budget};
 use runtime::telemetry::durations::Durations;
 use runtime::telemetry::metrics::{
-    self, CacheUsage, Calls, Changed, Figures, Load, MEDIA_TYPE, MemoryUsage, OneOf, Server, Sockets,
+    self, CacheUsage, CallerLimit, Calls, Changed, Figures, Load, MEDIA_TYPE, MemoryUsage, OneOf, Server,
+    Sockets,
 };
 use runtime::telemetry::process::ProcessUsage;
 use upstream::breaker;
@@ -117,10 +118,15 @@ fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Tex
         })
         .collect();
     let clients = count_clients.map(|count| count());
+    let limits = manager.limit_usage().into_iter();
+    let limits: Vec<CallerLimit> = limits
+        .map(|LimitUsage { name, requests, calls }| CallerLimit { name: name.to_string(), requests, calls })
+        .collect();
     let figures = Figures {
         servers: &servers,
         clients,
         client_calls: manager.client_calls(),
+        caller_limits: &limits,
         memory: &in_memory(),
         caches: &caches,
         cache_is_there: store.is_there(),

@@ -13,7 +13,8 @@ use super::problem::Problem;
 use super::server_state::ServerState;
 use super::view::BreakerState;
 use super::{Api, json};
-use gateway::manager::{Clash, Explanation};
+use auth::Role;
+use gateway::manager::{Clash, Explanation, Limit, Per};
 use protocol::ErrorCode;
 
 /// Which tool is explained.
@@ -82,6 +83,51 @@ struct ExplainedTool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     advice: Option<String>,
+    /// The limits of callers that count calls of it.
+    limits: Vec<ExplainedLimit>,
+}
+
+/// A limit of callers that counts calls of a tool.
+#[derive(Debug, Serialize, ToSchema)]
+struct ExplainedLimit {
+    /// Its name below `limits` in the configuration file.
+    #[schema(examples("helpdesk"))]
+    name: String,
+    /// Its line in the configuration file.
+    #[schema(minimum = 1)]
+    line: u32,
+    /// The most requests in a minute. Absent if they are not limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1)]
+    requests_per_minute: Option<u32>,
+    /// The most calls at a time. Absent if they are not limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1)]
+    calls_at_a_time: Option<u32>,
+    /// Whether its callers share it. Otherwise each has it for itself.
+    is_shared: bool,
+    /// The ids of its callers, with `*` for any characters. Absent if they are all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("key:ci"))]
+    principal: Option<String>,
+    /// The role of its callers. Absent if they have any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("caller"))]
+    role: Option<&'static str>,
+}
+
+impl From<&Limit> for ExplainedLimit {
+    fn from(limit: &Limit) -> Self {
+        Self {
+            name: limit.name.to_string(),
+            line: limit.line,
+            requests_per_minute: limit.requests_per_minute(),
+            calls_at_a_time: limit.calls_at_a_time(),
+            is_shared: limit.per() == Per::All,
+            principal: limit.principal().map(str::to_owned),
+            role: limit.role().map(Role::as_str),
+        }
+    }
 }
 
 /// A name that several tools have, so that not each of them is offered under it.
@@ -122,6 +168,7 @@ impl ExplainedTool {
             state: of.state.into(),
             circuit_breaker: of.breaker.into(),
             advice: of.advice,
+            limits: of.limits.iter().map(|limit| ExplainedLimit::from(&**limit)).collect(),
         }
     }
 }

@@ -226,6 +226,15 @@ impl Config {
         bound.map(|(who, view)| format!("{who} sees nothing, because there is no view `{view}`")).collect()
     }
 
+    /// The ids of the API keys; none if they cannot be read. Reads the file of keys, and blocks.
+    pub fn key_ids(&self) -> Option<Vec<String>> {
+        let keys = match self {
+            Self::ApiKey(keys) | Self::Any(keys, _) => keys.all().ok()?,
+            Self::None | Self::Jwt(_) | Self::Certificate => Vec::new(),
+        };
+        Some(keys.into_iter().map(|key| key.id).collect())
+    }
+
     /// The accepted tokens, if any.
     pub const fn tokens(&self) -> Option<&Jwt> {
         match self {

@@ -185,10 +185,13 @@ impl MessageRefusal {
     }
 }
 
-/// The HTTP status of a modern response: some errors require a certain one.
+/// The HTTP status of a modern response: some errors require a certain one. HTTP clients and proxies know what 429 means.
 pub(crate) fn status_of(reply: &protocol::Reply) -> StatusCode {
     match reply {
         Ok(_) => StatusCode::OK,
+        Err(error) if error.problem().map(Problem::code) == Some(ErrorCode::LimitReached) => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
         Err(error) => match error.code() {
             code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION => {

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
 
@@ -327,10 +327,16 @@ fn passed(exchange: &Exchange, mut stream: Box<ResponseStream>) -> Response {
 fn whole(response: &protocol::Response, status: StatusCode) -> Response {
     let payload = response.reply.as_ref().unwrap_or_else(|error| error.raw());
     let is_large = payload.bytes().len() > COPIED;
-    json(
-        if is_large { Body::new(SegmentedBody::new(response.parts())) } else { response.encode().into() },
-        status,
-    )
+    let body =
+        if is_large { Body::new(SegmentedBody::new(response.parts())) } else { response.encode().into() };
+    let mut answer = json(body, status);
+    if status == StatusCode::TOO_MANY_REQUESTS
+        && let Some(seconds) =
+            response.reply.as_ref().err().and_then(|error| error.problem()?.retry_after_seconds())
+    {
+        answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    answer
 }
 
 fn json(body: Body, status: StatusCode) -> Response {

@@ -91,11 +91,13 @@ pub(super) async fn first(
     event_sender: &EventSender,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
     let mut trials = SharedTimeout::of(&requests);
+    let admission = gateway.manager.shared_admission();
     let mut last_error: Option<ErrorObject> = None;
     for (number, request) in requests.into_iter().enumerate() {
         let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
-        let request = RoutedRequest { started: trials.started, timeout, ..request };
+        let admission = admission.clone();
+        let request = RoutedRequest { started: trials.started, timeout, admission, ..request };
         let is_opened = gateway.open(caller, request.server_name(), event_sender).await;
         // The servers before it may have taken long.
         let request = if is_opened || number > 0 { gateway.manager.renewed(request) } else { Ok(request) };

@@ -113,6 +113,9 @@ pub struct ResponseStream {
     given: Option<Instant>,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     guard: Option<Box<dyn ResponseGuard>>,
+    /// A further guard of the call, which is dropped at the end of its response.
+    #[allow(dead_code)] // held for its drop
+    held: Option<Box<dyn Send + Sync>>,
     named: Option<RequestId>,
     work: WorkBudget,
     /// The payer if the stream is collected.
@@ -141,6 +144,7 @@ impl ResponseStream {
             given: Some(Instant::now()),
             closing: None,
             guard: None,
+            held: None,
             named: None,
             work: WorkBudget::new(),
             account: Account::Nobody,
@@ -160,6 +164,11 @@ impl ResponseStream {
     /// Keeps the guard of the call. The server has the time `left`. Each part that arrives `moves` its deadline.
     pub(super) fn follow(&mut self, guard: Box<dyn ResponseGuard>, left: Duration, moves: Option<Moves>) {
         (self.guard, self.clock) = (Some(guard), Clock { moves, ..Clock::of(left) });
+    }
+
+    /// Keeps `held` until the end of the response.
+    pub fn hold(&mut self, held: impl Send + Sync + 'static) {
+        self.held = Some(Box::new(held));
     }
 
     /// Sets the id of the client's request, which the log names if the stream is cut.
@@ -288,7 +297,7 @@ impl ResponseStream {
     }
 
     fn end(&mut self, result: &Result<(), Error>) {
-        self.source = None;
+        (self.source, self.held) = (None, None);
         if let Some(guard) = self.guard.take() {
             if let Err(error) = result {
                 report(&*guard, self.named, error);

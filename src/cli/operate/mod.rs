@@ -360,12 +360,12 @@ async fn done_at(
         OperateCommand::Status { check, .. } => servers::status(remote, *check, screen).await,
         OperateCommand::Servers(_) => servers::list(remote, screen).await,
         OperateCommand::Tools { query, client, options } => {
-            let view = client.view(&options.running)?;
+            let view = client.named(&options.running)?.view;
             tools::list(remote, query, view.as_deref(), screen).await
         }
         OperateCommand::Why { name, client, options } => {
-            let view = client.view(&options.running)?;
-            why::explain(remote, name, view.as_deref(), screen).await
+            let client = client.named(&options.running)?;
+            why::explain(remote, name, &client, screen).await
         }
         OperateCommand::Tool { name, .. } => tools::show(remote, name, screen).await,
         OperateCommand::Call { name, arguments, json, .. } => {

@@ -7,7 +7,9 @@ use super::super::{environment, visible};
 use super::screen::{OutputFormat, Screen, View};
 use super::table::Table;
 use crate::config::Config;
+use auth::Principal;
 use json::Raw;
+use upstream::config::is_match;
 
 /// The clients that are meant.
 #[derive(Debug, Clone, clap::Args)]
@@ -20,16 +22,27 @@ pub(crate) struct ClientView {
     key: Option<String>,
 }
 
+/// The clients that are meant, as far as they are known.
+pub(super) struct NamedClient {
+    /// Their view; without one, everything.
+    pub(super) view: Option<String>,
+    /// The holder of a key.
+    holder: Option<Principal>,
+}
+
 impl ClientView {
-    /// The view that is named, or the one that the named key is bound to.
-    pub(super) fn view(&self, running: &RunningGateway) -> Result<Option<String>, RemoteError> {
-        let Some(id) = &self.key else { return Ok(self.view.clone()) };
+    /// The view that is named, or the holder of the named key and the view that it is bound to.
+    pub(super) fn named(&self, running: &RunningGateway) -> Result<NamedClient, RemoteError> {
+        let Some(id) = &self.key else { return Ok(NamedClient { view: self.view.clone(), holder: None }) };
         let usage = |text: String| RemoteError::Usage(text);
         let path = &running.file.config;
         let keys = Config::load_keys(path, &environment).map_err(|error| usage(error.to_string()))?;
         let keys = keys.unwrap_or_default().all().map_err(|error| usage(error.to_string()))?;
         match keys.into_iter().find(|key| key.id == *id) {
-            Some(key) => Ok(key.view.map(|view| view.to_string())),
+            Some(key) => {
+                let holder = Principal::new(format!("key:{}", key.id), key.role).bound_to(key.view.clone());
+                Ok(NamedClient { view: key.view.map(|view| view.to_string()), holder: Some(holder) })
+            }
             None => Err(usage(format!(
                 "{}: there is no key `{id}`; `switchyard key list` lists them",
                 path.display()
@@ -38,15 +51,15 @@ impl ClientView {
     }
 }
 
-/// Explains the tool `name` as clients of `view` may have it.
+/// Explains the tool `name` as `client` may have it.
 pub(super) async fn explain(
     remote: &Remote,
     name: &str,
-    view: Option<&str>,
+    client: &NamedClient,
     screen: &mut Screen<'_>,
 ) -> Result<(), RemoteError> {
     let query: Vec<(&str, &str)> =
-        [("tool", name)].into_iter().chain(view.map(|view| ("view", view))).collect();
+        [("tool", name)].into_iter().chain(client.view.as_deref().map(|view| ("view", view))).collect();
     let document = remote.rest(Method::GET, &["why"], &query).await?;
     let tools: Vec<Raw> = document.get("tools").ok_or_else(not_a_gateway)?.elements().collect();
     if screen.format != OutputFormat::Table {
@@ -67,6 +80,7 @@ pub(super) async fn explain(
             ("held", held.to_owned()),
             ("name", clash(tool)),
             ("server", server),
+            ("limits", limits(tool, client)),
             ("to do", text(tool, "advice")),
         ] {
             if !value.is_empty() {
@@ -83,6 +97,32 @@ fn clients(tool: &Raw) -> String {
         name if name.is_empty() => "do not get it".to_owned(),
         name => format!("get it as {name}"),
     }
+}
+
+/// The limits of callers that count calls of the tool, of those that may be of `client`.
+fn limits(tool: &Raw, client: &NamedClient) -> String {
+    let is_of = |limit: &Raw| {
+        let (principal, role) = (text(limit, "principal"), text(limit, "role"));
+        client.holder.as_ref().is_none_or(|holder| {
+            (principal.is_empty() || is_match(&principal, holder.id()))
+                && (role.is_empty() || role == holder.role().as_str())
+        })
+    };
+    let shown = |limit: Raw| {
+        let number = |member, unit| limit.get_as::<u32>(member).map(|most| format!("{most} {unit}"));
+        let most = [
+            number("requests_per_minute", "requests a minute"),
+            number("calls_at_a_time", "calls at a time"),
+        ];
+        let most = most.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        let whom = if is(&limit, "is_shared") { "all callers together" } else { "each caller" };
+        let of = [("principal", text(&limit, "principal")), ("role", text(&limit, "role"))];
+        let of = of
+            .map(|(what, which)| if which.is_empty() { which } else { format!(" with the {what} {which}") });
+        format!("{} ({most}, {whom}{})", text(&limit, "name"), of.concat())
+    };
+    let all = tool.get("limits").into_iter().flat_map(|limits| limits.elements().collect::<Vec<_>>());
+    all.filter(is_of).map(shown).collect::<Vec<_>>().join(", ")
 }
 
 /// The rule that decided, as a place in the configuration file.

@@ -7,6 +7,8 @@
 //!
 //! Invariant: where the eras are the same, a large result of a tool may pass while it arrives.
 //!
+//! Requests are counted here for the limits of their caller, before anything is sent.
+//!
 //! Does not decide who owns a name (`manager`), and does not translate results and lists (`era`).
 //! Source: 2026-07-28 `basic/patterns/mrtr`.
 
@@ -39,11 +41,17 @@ pub(super) async fn call(
     mut request: RoutedRequest,
     event_sender: &EventSender,
 ) -> ResponseBody {
+    let client = caller.version.era();
+    let server = request.server.offer.as_ref().map(|offer| offer.peer.version.era());
+    // A request that resumes a suspended call does not count.
+    let may_resume = client == Era::Modern && server != Some(Era::Modern) && !caller.reads_both_eras;
+    if !may_resume && let Err(refusal) = admit(gateway, caller, &mut request).await {
+        return ResponseBody::Buffered(Err(refusal));
+    }
     if caller.reads_both_eras {
         return unchanged(gateway, caller, &request, event_sender).await;
     }
-    let client = caller.version.era();
-    let server = request.server.offer.as_ref().map(|offer| offer.peer.version.era());
+    let admission = request.admission.clone();
     if server == Some(client) && !request.can_clash {
         request.call.terms = terms(client, &request);
     }
@@ -56,7 +64,19 @@ pub(super) async fn call(
         // The call decides the era of a server that speaks both.
         (Era::Legacy, _) => Box::pin(legacy_client::answer(gateway, caller, request, event_sender)).await,
     };
-    answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))
+    let mut body = answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)));
+    admission.keep_with(&mut body);
+    body
+}
+
+/// Counts `request` for the limits of `caller`, or refuses it.
+async fn admit(gateway: &Gateway, caller: &Caller, request: &mut RoutedRequest) -> Result<(), ErrorObject> {
+    if !gateway.manager.has_limits() {
+        return Ok(());
+    }
+    // Boxed: it is large, and only needed with limits.
+    let admitted = Box::pin(gateway.manager.admit((&caller.principal, &caller.scope), request)).await;
+    admitted.map_err(|refusal| error::object(&refusal, caller.version.era()))
 }
 
 /// Terms under which the result of a tool may pass while it arrives, where client and server speak the same `era`.

@@ -18,6 +18,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::admit;
 use crate::caller::Caller;
 use crate::error::InvalidParam;
 use crate::manager::RoutedRequest;
@@ -49,13 +50,13 @@ pub(super) async fn answer(
     let given = RetryInput::of(&request.params())?;
     request.edit(&[(RESPONSES, None), (STATE, None)]);
     let place = RequestContext { gateway, caller, request: &request };
-    let begin = || OpenCall::begin(gateway, request.clone());
-    let mut call = match given.state {
-        None => begin(),
-        Some(state) => match place.taken(&state).await?.answered(given.responses.as_ref())? {
-            Some(call) => call,
-            None => begin(),
-        },
+    let resumed = match given.state {
+        None => None,
+        Some(state) => place.taken(&state).await?.answered(given.responses.as_ref())?,
+    };
+    let mut call = match resumed {
+        Some(call) => call,
+        None => place.begin().await?,
     };
     match call.leg(caller, event_sender).await {
         LegEnd::Asks => place.suspend(SuspendedRequest::Call(call)),
@@ -94,6 +95,13 @@ struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
+    /// Begins the call, if the limits of the caller allow it. The call keeps its place while it is suspended.
+    async fn begin(&self) -> Result<OpenCall, ErrorObject> {
+        let mut request = self.request.clone();
+        admit(self.gateway, self.caller, &mut request).await?;
+        Ok(OpenCall::begin(self.gateway, request))
+    }
+
     async fn taken(&self, state: &str) -> Result<SuspendedRequest, ErrorObject> {
         let taken = self.gateway.suspended.take(&self.caller.principal, &purpose(self.request), state).await;
         taken.ok_or_else(|| {

@@ -80,7 +80,9 @@ impl Manager {
         let upstreams: Vec<_> = steps.into_iter().zip(&config.servers).map(take).collect();
         let applied = Applied::between(&before, &upstreams, &retained, &config.not_configured);
         config.not_configured.iter().for_each(|wrong| wrong.log(retained.contains(&wrong.name)));
+        let limits = config.limits.clone();
         self.publish(Some(config), upstreams, (known, None)).await?;
+        self.limits.configure(&limits);
         self.retire(&before);
         Ok(applied)
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::history_config;
+use super::limits::{self, Limit};
 use super::not_configured::{NotConfigured, in_file_order};
 use super::remembered::Folder;
 use super::view::{self, View};
@@ -52,6 +53,8 @@ settings! {
         pub metrics_by_name: bool = true;
         /// named selections of servers and tools, each at its own URL `/mcp/NAME`; see [Views](views.md)
         pub views: Vec<Arc<View>> => "none", with view::read;
+        /// how many requests each caller may send, by name; see [Limits of callers](operate/limits.md#limits-of-callers)
+        pub limits: Vec<Arc<Limit>> => "none", with limits::read;
         /// the [history](operate/monitor.md#history-of-calls) of calls
         pub history: history_config::Config => "on";
     }

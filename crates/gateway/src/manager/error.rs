@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::limits::Limited;
 use super::not_configured::NotConfigured;
 use protocol::sanitize;
 use settings::nearest_few;
@@ -142,6 +143,9 @@ pub enum Error {
         /// The requested URI.
         uri: String,
     },
+    /// A limit of the caller is reached.
+    #[error("{0}")]
+    Limited(Box<Limited>),
     /// The server could not be called, or its answer was lost.
     #[error("server {server:?}: {source}{}", how_to_wait_longer(source))]
     Upstream {

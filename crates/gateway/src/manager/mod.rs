@@ -20,6 +20,7 @@ mod health_check;
 pub mod history;
 mod history_config;
 mod known;
+mod limits;
 pub mod live_events;
 mod logins;
 pub mod naming;
@@ -55,6 +56,7 @@ pub use client_snapshots::Viewer;
 pub use config::Config;
 pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
+pub use limits::{Admission, Known, Limit, LimitUsage, Limited, Per, without_effect};
 pub use not_configured::NotConfigured;
 pub use principal_secrets::{NeededSecret, SecretError};
 pub use problem::MEMORY_EXHAUSTED;
@@ -80,6 +82,7 @@ use upstream::{
 };
 
 use history::CallHistory;
+use limits::CallerLimits;
 use offer_writer::Writer;
 use registry::{Approve, Order, Published, Registry};
 use response_cache::CacheableCall;
@@ -107,6 +110,7 @@ pub struct Manager {
     /// Writes what servers offered, if there is a folder for it.
     writer: Option<Arc<Writer>>,
     rounds: health_check::Rounds,
+    limits: CallerLimits,
 }
 
 impl Manager {
@@ -170,6 +174,7 @@ impl Manager {
         let first =
             Snapshot::first(&config, config.servers.iter().zip(connectors).map(start).collect(), &known);
         let history = CallHistory::new(config.history_folder.clone());
+        let limits = CallerLimits::new(&config.limits, store.clone());
         let (registry, published) = Registry::new(Arc::new(config), first, &history);
         shutdown.spawn_until_end(registry.run(updates, inbox));
         offer_writer::start(writer.as_ref(), &published, &shutdown);
@@ -185,6 +190,7 @@ impl Manager {
             applying: Mutex::default(),
             writer,
             rounds: health_check::Rounds::default(),
+            limits,
         })
     }
 

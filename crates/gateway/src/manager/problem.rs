@@ -56,6 +56,7 @@ impl Error {
             Self::OtherDefinition { server, .. } => problem
                 .hinting(format!("look at `changed_tools` of {server} in GET /api/v1/mcp/servers again")),
             Self::ResourceNotFound { uri } => problem.with_mcp("uri", uri),
+            Self::Limited(limited) => problem.after(limited.retry_in),
             Self::Upstream { server, source, retry_in, .. } => {
                 of_upstream(&mut problem, server, source);
                 problem.retry_after = problem.retry_after.or(*retry_in);
@@ -80,6 +81,7 @@ impl Error {
             Self::ToolChanged { .. } => C::ToolChanged,
             Self::OtherDefinition { .. } => C::OtherDefinition,
             Self::ResourceNotFound { .. } => C::ResourceNotFound,
+            Self::Limited(_) => C::LimitReached,
             Self::Upstream { source, .. } => code_of(source),
         }
     }
@@ -97,6 +99,7 @@ impl Error {
             | Self::ToolChanged { server, tool, .. }
             | Self::OtherDefinition { server, tool, .. } => (Some(server), Some(tool)),
             Self::Upstream { server, tool, .. } => (Some(server), tool.as_deref()),
+            Self::Limited(limited) => (Some(&limited.server), limited.tool.as_deref()),
             Self::AmbiguousUri { .. } | Self::ResourceNotFound { .. } | Self::ViewNotFound { .. } => {
                 (None, None)
             }

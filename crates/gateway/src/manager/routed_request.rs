@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::catalog::Route;
 use super::error::{Error, ItemKind};
+use super::limits::Admission;
 use super::snapshot::{Scope, Server, Snapshot};
 use super::{failed, unrequested};
 use json::Raw;
@@ -48,6 +49,8 @@ pub struct RoutedRequest {
     pub started: Instant,
     /// The route of a tool; `None` for other requests, and for a tool that is in no list.
     pub(crate) route: Option<Arc<Route>>,
+    /// The parts that it took of the limits of its caller, once it was counted.
+    pub(crate) admission: Admission,
 }
 
 impl RoutedRequest {
@@ -60,7 +63,8 @@ impl RoutedRequest {
     ) -> Result<Self, Error> {
         let (timeout, started) = (None, now());
         let server = Arc::clone(snapshot.server(server)?);
-        Ok(Self { server, can_clash: false, subject, call, timeout, started, route: None })
+        let (route, admission) = (None, Admission::default());
+        Ok(Self { server, can_clash: false, subject, call, timeout, started, route, admission })
     }
 
     /// Makes the call of a tool that the client calls `name`.

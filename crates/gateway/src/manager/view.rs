@@ -220,13 +220,14 @@ impl View {
 
 impl Rule {
     /// Reads `server/name`.
-    fn of_item(text: &str, line: u32) -> Option<Self> {
+    pub(super) fn of_item(text: &str, line: u32) -> Option<Self> {
         let (server, item) =
             text.split_once('/').filter(|(server, item)| !server.is_empty() && !item.is_empty())?;
         Some(Self { server: server.to_owned(), item: Some(item.to_owned()), line })
     }
 
-    fn matches(&self, server: &str, name: &str) -> bool {
+    /// Whether it selects `name` of `server`.
+    pub(super) fn matches(&self, server: &str, name: &str) -> bool {
         let is_item = self.item.as_deref().is_none_or(|item| is_match(item, name));
         is_item && is_match(&self.server, server)
     }
@@ -234,6 +235,11 @@ impl Rule {
     /// Its line, if it is from a file.
     fn line(&self) -> Option<u32> {
         Some(self.line).filter(|line| *line > 0)
+    }
+
+    /// The name or pattern of the server.
+    pub(super) const fn server(&self) -> &String {
+        &self.server
     }
 
     fn text(&self) -> String {
@@ -324,11 +330,16 @@ impl ViewSettings {
     }
 }
 
+/// Whether `name` can be the name of a view.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
 /// Reads `views`.
 pub(super) fn read(setting: &Setting<'_>) -> Option<Vec<Arc<View>>> {
     let view = |(name, entry): &(&str, Setting<'_>)| {
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if !entry.is_any() && (name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_name)) {
+        if !entry.is_any() && !is_name(name) {
             let hint = "1 to 64 letters, digits, `-` and `_`: it stands in URLs";
             entry.key_problem("this cannot be the name of a view", Some(hint.into()));
         }

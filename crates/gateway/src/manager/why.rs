@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::catalog::{CatalogEntry, Lookup};
 use super::error::Error;
+use super::limits::Limit;
 use super::snapshot::{Server, Snapshot};
 use super::view::{Decision, Target, decide};
 use super::{Manager, Scope, naming};
@@ -37,6 +38,8 @@ pub struct Explanation {
     pub breaker: breaker::State,
     /// The remedy: how clients get it, or can call it.
     pub advice: Option<String>,
+    /// The limits of callers that count calls of it.
+    pub limits: Vec<Arc<Limit>>,
 }
 
 /// A name that several tools have, so that not each of them is offered under it.
@@ -62,7 +65,14 @@ impl Manager {
         };
         let explained = shared.servers().iter().flat_map(|server| {
             let names = names_at(&shared, &seen, server, name);
-            names.into_iter().map(|own| explanation(&seen, server, own)).collect::<Vec<_>>()
+            let limits = |own| {
+                let view = seen.view().map(|view| &view.name);
+                self.limits.about(view, &server.upstream.config().name, own)
+            };
+            let explained = names
+                .into_iter()
+                .map(|own| Explanation { limits: limits(own), ..explanation(&seen, server, own) });
+            explained.collect::<Vec<_>>()
         });
         let explained: Vec<Explanation> = explained.take(MAX_EXPLAINED).collect();
         if explained.is_empty() {
@@ -129,7 +139,8 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
         }),
     };
     let (server, tool) = (Arc::clone(&config.name), own.to_owned());
-    Explanation { server, tool, listed_as, decision, is_held, clash, state: status.state, breaker, advice }
+    let (state, limits) = (status.state, Vec::new());
+    Explanation { server, tool, listed_as, decision, is_held, clash, state, breaker, advice, limits }
 }
 
 /// The change of the configuration file with which clients get the tool `own` of `server`, which `decision` hides.

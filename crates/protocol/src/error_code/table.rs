@@ -159,6 +159,10 @@ error_codes! {
         "The session has too many subscriptions",
         "The session is subscribed to as many resources as one session may be.",
         "unsubscribe from another resource first";
+    LimitReached = "limit_reached", Server, RateLimited, 429, LIMIT, Yes,
+        "A limit of the caller is reached",
+        "The caller sent as many requests in a minute, or has as many calls running, as `limits` in the configuration file allow. Nothing was sent to the server.",
+        "try again after `retry_after_ms`";
     MemoryExhausted = "memory_exhausted", Every, RateLimited, 503, LIMIT, Sometimes,
         "The memory budget is exhausted",
         "The memory budget has no room. If retryable, the request was refused; if not, the call was made and its answer discarded.",

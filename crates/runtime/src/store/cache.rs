@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use super::shared_limits::{SharedLimitReached, SharedTake};
 use super::{Group, Key};
 
 /// The largest value that is cached: 1 MiB. A larger one is computed each time.
@@ -35,6 +36,17 @@ pub(super) struct Lookup {
     pub(super) is_fault: bool,
 }
 
+/// The decision of a backend about limits that gateways share.
+#[derive(Debug)]
+pub(super) enum SharedDecision {
+    /// The backend is not shared, or not reachable.
+    None,
+    /// The backend failed.
+    Failed,
+    /// The request is taken, or refused.
+    Made(Result<(), SharedLimitReached>),
+}
+
 /// A backend that caches values.
 pub(super) trait CacheBackend: Send + Sync {
     /// Looks up `key`. A backend that is not reachable finds nothing.
@@ -51,6 +63,19 @@ pub(super) trait CacheBackend: Send + Sync {
     fn is_there(&self) -> bool {
         true
     }
+
+    /// Whether other gateways may use it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Takes a request of all `limits` at once, or of none.
+    fn take<'a>(&'a self, _limits: &'a [SharedTake]) -> BoxFuture<'a, SharedDecision> {
+        std::future::ready(SharedDecision::None).boxed()
+    }
+
+    /// Records that `own` calls of the caller of `key` run at this gateway.
+    fn calls_ended(&self, _key: &Key, _own: u32) {}
 
     /// Runs the maintenance of the backend until the program ends.
     fn maintain(&self) -> BoxFuture<'_, ()> {

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a fault of the cache is logged and never fails a caller, which then computes the value. Concurrent
 //! callers with the same key share one computation. A forgotten value is not returned again, and a value whose
-//! computation was running is not cached. Every collection here has a limit.
+//! computation was running is not cached. Every collection here has a limit. A backend that several gateways use has the
+//! counts of their limits of callers too.
 //!
 //! Not here: which values may be cached, and for whom. The caller that makes a key includes everything that changes the
 //! value.
@@ -13,6 +14,7 @@ mod counts;
 mod key;
 mod memory;
 mod redis;
+mod shared_limits;
 mod single_flight;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ pub use config::Config;
 pub use counts::Counts;
 pub use key::{Group, Key};
 pub use redis::{Address, RedisOptions};
+pub use shared_limits::{CallsAtATime, LimitKind, PERIOD, SharedLimitReached, SharedTake};
 
 use cache::{CacheBackend, Lookup, MAX_TTL, Stamp};
 use counts::Counters;

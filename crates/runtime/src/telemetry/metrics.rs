@@ -142,6 +142,17 @@ pub struct Clients {
     pub failed_handshakes: u64,
 }
 
+/// A limit of callers since the start.
+#[derive(Debug, Clone)]
+pub struct CallerLimit {
+    /// Its name.
+    pub name: String,
+    /// Requests beyond those of a minute.
+    pub requests: u64,
+    /// Requests beyond the calls at a time.
+    pub calls: u64,
+}
+
 /// The memory budget at a moment.
 #[derive(Debug, Clone)]
 pub struct MemoryUsage {
@@ -162,6 +173,8 @@ pub struct Figures<'a> {
     pub clients: Option<Clients>,
     /// The calls of each client; `None` if neither clients nor tools are counted by name.
     pub client_calls: Option<&'a ClientCalls>,
+    /// The limits of callers.
+    pub caller_limits: &'a [CallerLimit],
     /// The memory budget.
     pub memory: &'a MemoryUsage,
     /// The areas of the cache.
@@ -183,6 +196,7 @@ pub fn text(figures: &Figures<'_>) -> Result<String, fmt::Error> {
     if let Some(client_calls) = figures.client_calls {
         of_client_calls(registry, client_calls);
     }
+    of_caller_limits(registry, figures.caller_limits);
     of_memory(registry, figures.memory);
     of_servers(registry, figures.servers);
     if figures.client_calls.is_some() {
@@ -257,6 +271,15 @@ fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
     counter(registry, "limit_hits", help, met);
     let help = "Faults of the gateway itself, each of which ended one request or task";
     total(registry, "panics", help, panics());
+}
+
+fn of_caller_limits(registry: &mut Registry, limits: &[CallerLimit]) {
+    let refused = limits.iter().flat_map(|CallerLimit { name, requests, calls }| {
+        [("requests_per_minute", *requests), ("calls_at_a_time", *calls)]
+            .map(|(reached, times)| (vec![("name", name.clone()), ("reached", reached.to_owned())], times))
+    });
+    let help = "Requests that a limit of their caller refused, by the name of the limit";
+    counter(registry, "requests_limited", help, refused);
 }
 
 fn of_memory(registry: &mut Registry, memory: &MemoryUsage) {

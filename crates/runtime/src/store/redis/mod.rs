@@ -16,8 +16,9 @@
 //! - After a failed `forget` this process does not use Redis until the invalidation succeeded.
 //! - An epoch is never used twice, and an epoch that Redis lost is replaced by a new one.
 //!
-//! Not here: the client library (`wire`), reconnecting and removing values (`maintenance`).
+//! Not here: the client library (`wire`), reconnecting and removing values (`maintenance`), limits of callers (`limits`).
 
+mod limits;
 mod maintenance;
 mod wire;
 
@@ -27,14 +28,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use wire::Address;
 
-use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, Stamp};
-use super::{Group, Key};
+use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, SharedDecision, Stamp};
+use super::{Group, Key, SharedTake};
+use limits::OwnCalls;
 use wire::{CommandError, Link};
 
 /// Faults in a row after which Redis is not used.
@@ -64,6 +66,7 @@ pub(super) struct Redis {
     state: Mutex<State>,
     /// Wakes `maintenance`.
     work: Notify,
+    calls: OwnCalls,
 }
 
 #[derive(Default)]
@@ -85,7 +88,7 @@ impl State {
     fn leave(&mut self, reason: &dyn std::fmt::Display) {
         self.link = None;
         if !std::mem::replace(&mut self.is_told, true) {
-            tracing::warn!(%reason, "redis cannot be reached; until it is back, answers are computed and not cached");
+            tracing::warn!(%reason, "redis cannot be reached; until it is back, answers are computed and not cached, and each gateway counts for its limits of callers alone");
         }
     }
 
@@ -103,7 +106,12 @@ impl State {
 
 impl Redis {
     pub(super) fn new(options: &RedisOptions) -> Self {
-        Self { options: options.clone(), state: Mutex::default(), work: Notify::new() }
+        Self {
+            options: options.clone(),
+            state: Mutex::default(),
+            work: Notify::new(),
+            calls: OwnCalls::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -236,8 +244,20 @@ impl CacheBackend for Redis {
         self.state().link.is_some()
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn take<'a>(&'a self, limits: &'a [SharedTake]) -> BoxFuture<'a, SharedDecision> {
+        self.take_of(limits).boxed()
+    }
+
+    fn calls_ended(&self, key: &Key, own: u32) {
+        self.calls.ended(key, own);
+    }
+
     fn maintain(&self) -> BoxFuture<'_, ()> {
-        self.maintain_forever().boxed()
+        join(self.maintain_forever(), self.report_calls_forever()).map(drop).boxed()
     }
 }
 

@@ -139,6 +139,19 @@ impl Link {
         self.ask(&pipeline).await
     }
 
+    /// Runs `script`, which is atomic. Returns its result.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        script: &'static str,
+        names: &[String],
+        arguments: &[String],
+    ) -> Result<T, CommandError> {
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("EVAL").arg(script).arg(names.len()).arg(names).arg(arguments);
+        let (result,) = self.ask(&pipeline).await?;
+        Ok(result)
+    }
+
     async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, CommandError> {
         let mut connection = self.connection.clone();
         let answer = timeout(self.limit, pipeline.query_async(&mut connection)).await;

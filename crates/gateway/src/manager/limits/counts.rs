@@ -1,0 +1,198 @@
+//! The counts of one limit at this gateway, for each caller.
+//!
+//! Requests in a minute are one time for each caller: when its whole minute is free again (the generic cell rate algorithm).
+//! Invariants: there are at most [`MAX_CALLERS`] counts. A count is forgotten only when it is like a new one, so nobody gets
+//! a fresh limit by making the gateway forget. Callers beyond that share one count.
+//!
+//! Not here: counts that gateways share (`runtime::store`).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use runtime::store::{LimitKind, PERIOD};
+
+/// Most callers of one limit with a count of their own.
+const MAX_CALLERS: usize = 16_384;
+/// The shortest time between two searches for counts that can be forgotten.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
+
+/// A caller, as a hash with a secret key. Two of [`MAX_CALLERS`] have the same one in less than one of 10^11 gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct CallerId(u64);
+
+/// The callers that share one count.
+const OTHERS: CallerId = CallerId(0);
+
+/// The counts of one limit.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    table: Mutex<Table>,
+    hasher: RandomState,
+    /// Refused requests, by what was reached.
+    refused: [AtomicU64; 2],
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_caller: HashMap<CallerId, Count>,
+    swept: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    /// When all requests of a minute are free.
+    free_at: Instant,
+    running: u32,
+}
+
+/// The part of a count that one request took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) caller: CallerId,
+    /// The part of the minute that it took.
+    pub(super) time: Option<Duration>,
+    /// Calls that run, if they are limited.
+    pub(super) running: Option<u32>,
+}
+
+impl Taken {
+    /// Whether the caller has a count of its own.
+    pub(super) fn is_own(&self) -> bool {
+        self.caller != OTHERS
+    }
+}
+
+impl Counts {
+    /// Takes a request of `caller`, of `requests` in a minute and `calls` at a time. The error is what is reached, and
+    /// when there is room again, if that is known.
+    pub(super) fn take(
+        &self,
+        caller: &str,
+        (requests, calls): (Option<u32>, Option<u32>),
+        now: Instant,
+    ) -> Result<Taken, (LimitKind, Option<Duration>)> {
+        let mut table = self.lock();
+        let caller = table.caller(CallerId(self.hasher.hash_one(caller)), now);
+        let count = table.by_caller.entry(caller).or_insert(Count { free_at: now, running: 0 });
+        if calls.is_some_and(|most| count.running >= most) {
+            return Err((LimitKind::Calls, None));
+        }
+        let time = requests.map(|most| PERIOD / most);
+        if let Some(time) = time {
+            let free_at = count.free_at.max(now) + time;
+            let wait = free_at.saturating_duration_since(now).saturating_sub(PERIOD);
+            if !wait.is_zero() {
+                return Err((LimitKind::Requests, Some(wait)));
+            }
+            count.free_at = free_at;
+        }
+        count.running += u32::from(calls.is_some());
+        Ok(Taken { caller, time, running: calls.map(|_| count.running) })
+    }
+
+    /// Ends the call of `taken`. A request that was refused in another place did not take `time` of the minute either.
+    /// Returns the number of calls that still run.
+    pub(super) fn give_back(&self, taken: &Taken, time: Option<Duration>) -> u32 {
+        let mut table = self.lock();
+        let Some(count) = table.by_caller.get_mut(&taken.caller) else { return 0 };
+        if let Some(time) = time {
+            count.free_at = count.free_at.checked_sub(time).unwrap_or(count.free_at);
+        }
+        if taken.running.is_some() {
+            count.running = count.running.saturating_sub(1);
+        }
+        count.running
+    }
+
+    /// Counts a request that was refused because `kind` is reached.
+    pub(super) fn refused(&self, kind: LimitKind) {
+        self.refused[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Refused requests: because of those in a minute, and because of calls at a time.
+    pub(super) fn refusals(&self) -> [u64; 2] {
+        [LimitKind::Requests, LimitKind::Calls]
+            .map(|kind| self.refused[kind as usize].load(Ordering::Relaxed))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while the lock is held, and every write leaves a valid state.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// The id under which `caller` is counted: its own while there is room for it.
+    fn caller(&mut self, caller: CallerId, now: Instant) -> CallerId {
+        if self.by_caller.len() < MAX_CALLERS || self.by_caller.contains_key(&caller) {
+            return caller;
+        }
+        if self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP_PAUSE) {
+            self.swept = Some(now);
+            self.by_caller.retain(|_, count| count.running > 0 || count.free_at > now);
+        }
+        if self.by_caller.len() < MAX_CALLERS { caller } else { OTHERS }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The seconds until there is room; none if the request is taken.
+    fn wait(counts: &Counts, caller: &str, now: Instant) -> Option<u64> {
+        let taken = counts.take(caller, (Some(6), None), now);
+        taken.err().map(|(_, wait)| wait.map_or(0, |wait| wait.as_secs()))
+    }
+
+    #[test]
+    fn a_minute_is_free_again_evenly_and_each_caller_has_its_own() {
+        let (counts, start) = (Counts::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for _ in 0..6 {
+            assert_eq!(wait(&counts, "a", at(0)), None, "a whole minute is free");
+        }
+        assert_eq!(wait(&counts, "a", at(0)), Some(10));
+        assert_eq!(wait(&counts, "b", at(0)), None);
+        assert_eq!(wait(&counts, "a", at(4)), Some(6), "a refused request takes nothing");
+        assert_eq!((wait(&counts, "a", at(10)), wait(&counts, "a", at(10))), (None, Some(10)));
+        let later = at(1_000);
+        assert_eq!((0..10).filter(|_| wait(&counts, "a", later).is_none()).count(), 6);
+    }
+
+    #[test]
+    fn calls_and_requests_that_are_given_back_are_free() {
+        let (counts, now) = (Counts::default(), Instant::now());
+        let most = (Some(2), Some(1));
+        let taken = counts.take("a", most, now).expect("free");
+        assert_eq!(counts.take("a", most, now).err(), Some((LimitKind::Calls, None)));
+        assert_eq!(counts.give_back(&taken, taken.time), 0);
+        for _ in 0..2 {
+            let taken = counts.take("a", most, now).expect("the refused request was given back");
+            assert_eq!(counts.give_back(&taken, None), 0);
+        }
+        let refused = counts.take("a", most, now).err();
+        assert_eq!(refused, Some((LimitKind::Requests, Some(Duration::from_secs(30)))));
+    }
+
+    #[test]
+    fn callers_beyond_the_table_share_one_count_and_make_no_other_be_forgotten() {
+        let (counts, now) = (Counts::default(), Instant::now());
+        let one = (Some(1), None);
+        for caller in 0..MAX_CALLERS {
+            counts.take(&caller.to_string(), one, now).expect("a new caller");
+        }
+        assert!(counts.take("first beyond", one, now).expect("free").caller == OTHERS);
+        assert!(counts.take("second beyond", one, now).is_err(), "it shares the count of the first");
+        assert!(counts.take("0", one, now).is_err(), "the first caller is not forgotten");
+        assert!(counts.lock().by_caller.len() <= MAX_CALLERS + 1);
+        let later = now + 2 * PERIOD;
+        assert!(counts.take("third beyond", one, later).expect("free").is_own(), "old ones are gone");
+        assert_eq!(counts.lock().by_caller.len(), 1);
+    }
+}
