@@ -214,7 +214,7 @@ impl Config {
         let state = self.server.vault.folder();
         self.manager.history_folder = state.as_ref().map(|state| history::folder(state, path));
         self.manager.remembered = state.map(|state| Arc::new(Folder::new(&state, path)));
-        self.file = path.to_owned();
+        path.clone_into(&mut self.file);
         self
     }
 
