@@ -346,7 +346,7 @@ const METHODS: [(&str, Surface); 23] = [
 ];
 
 /// The routes of the REST API.
-const ROUTES: [(&str, &str, Surface); 41] = [
+const ROUTES: [(&str, &str, Surface); 46] = [
     ("get", "/", Hides),
     ("get", "/health", Hides),
     ("get", "/health/live", Hides),
@@ -385,6 +385,11 @@ const ROUTES: [(&str, &str, Surface); 41] = [
     ("post", "/api/v1/mcp/reload", Refuses),
     ("get", "/api/v1/mcp/configuration", Refuses),
     ("get", "/api/v1/mcp/why", Refuses),
+    ("get", "/api/v1/mcp/views", Refuses),
+    ("get", "/api/v1/mcp/views/{view}", Refuses),
+    ("get", "/api/v1/mcp/secrets", Hides),
+    ("put", "/api/v1/mcp/secrets/{secret}", Hides),
+    ("delete", "/api/v1/mcp/secrets/{secret}", Hides),
     ("get", "/api/v1/mcp/keys", Refuses),
     ("put", "/api/v1/mcp/keys/{key}", Refuses),
     ("delete", "/api/v1/mcp/keys/{key}", Refuses),
@@ -546,7 +551,12 @@ async fn each_route_has_what_the_view_has_and_nothing_else() {
             } else {
                 item.server
             };
-            let path = path.replace("{name}", name).replace("{key}", "v0").replace("{call}", &item.word);
+            let path = path
+                .replace("{name}", name)
+                .replace("{key}", "v0")
+                .replace("{view}", "v0")
+                .replace("{secret}", &item.word)
+                .replace("{call}", &item.word);
             let query = match &*path {
                 "/api/v1/mcp/events" => "?follow=false",
                 "/api/v1/mcp/why" => "?tool=a",
