@@ -146,11 +146,12 @@ fn set(
         return Err(Error::Value("the value is not one line of ASCII characters, so no header can have it"));
     }
     vault.put_blocking(entry, &value)?;
-    let (name, path) = (named(entry), vault.path().display());
-    Ok(match entry.is_secret_of_principal() {
-        true => writeln!(streams.out, "{name} is set in {path}; the next call uses it")?,
-        false => writeln!(streams.out, "{name} is set in {path}; a running gateway uses it after a reload")?,
-    })
+    let used = if entry.is_secret_of_principal() {
+        "the next call uses it"
+    } else {
+        "a running gateway uses it after a reload"
+    };
+    Ok(writeln!(streams.out, "{} is set in {}; {used}", named(entry), vault.path().display())?)
 }
 
 /// The name of `entry`, and whose it is.

@@ -86,6 +86,24 @@ async fn named_headers_reach_their_server_with_each_call_and_nothing_else_does()
 }
 
 #[tokio::test]
+async fn clients_of_the_old_transport_forward_the_headers_of_each_message() {
+    let (named, other) = (Scripted::modern().tool(Tool::named("a")).start(), other());
+    let gateway = started(&named, &other).await;
+    let mut stream = of_tenant(&gateway, "stream").to(&gateway.url("/sse")).listen().await;
+    let endpoint = stream.event().await.expect("an endpoint").data;
+    let of_message = |tenant| of_tenant(&gateway, tenant).to(&gateway.url(&endpoint));
+    let client = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    of_message("t0").post(&of_message("t0").envelope("initialize", &client.to_string()), &[]).await;
+    stream.next().await.expect("an answer");
+    for tenant in ["t1", "t2"] {
+        let call = json!({"name": "a", "arguments": {"tenant": tenant}}).to_string();
+        of_message(tenant).post(&of_message(tenant).envelope("tools/call", &call), &[]).await;
+        assert!(stream.next().await.expect("an answer")["result"].is_object());
+    }
+    assert_eq!(tenants(&named, "tools/call"), ["t1", "t2"].map(|tenant| Some(tenant.to_owned())));
+}
+
+#[tokio::test]
 async fn several_values_and_other_bytes_arrive_as_they_were_sent() {
     let (named, other) = (Scripted::modern().tool(Tool::named("a")).start(), other());
     let gateway = started(&named, &other).await;

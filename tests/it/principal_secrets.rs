@@ -1,4 +1,4 @@
-//! Secrets of each caller in headers (`${principal:NAME}`): who sets them, which requests have them, and what is told to a
+//! Secrets of each caller in headers (`${principal:NAME}`): who sets them, which requests have them, and the error for a
 //! caller without one.
 
 use futures_util::stream::{self, StreamExt as _};

@@ -211,8 +211,12 @@ async fn authorise(
             match audit::operation(who(principal, id), action.as_str(), server) {
                 Ok(mut record) => {
                     if let Some(record) = &mut record {
-                        of("key").into_iter().for_each(|key| record.about_key(key));
-                        of("secret").into_iter().for_each(|secret| record.about_secret(secret));
+                        if let Some(key) = of("key") {
+                            record.about_key(key);
+                        }
+                        if let Some(secret) = of("secret") {
+                            record.about_secret(secret);
+                        }
                     }
                     operated = server.map(str::to_owned);
                     (Arc::clone(principal.id()), record)

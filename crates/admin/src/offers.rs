@@ -265,7 +265,7 @@ async fn ask(
 ) -> Result<Response, Problem> {
     let started = Instant::now();
     let record = call_audit::start((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
-    let forwarded = api.manager.forwarded(headers)?;
+    let forwarded = api.manager.forwarded(headers).map_err(|too_large| Problem::from(*too_large))?;
     let caller = Caller::of_program(principal.clone(), scope, None).forwarding(forwarded);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &EventSender::unread()).await;

@@ -31,7 +31,7 @@ pub(super) fn caller(
     let server = request.server.as_deref().map(Arc::from);
     let scope = Scope { server, ..api.scope(principal, request.view.as_deref())? };
     let source = CallSource { request_id: Some(id), is_rest: true };
-    let forwarded = api.manager.forwarded(headers)?;
+    let forwarded = api.manager.forwarded(headers).map_err(|too_large| Problem::from(*too_large))?;
     Ok(Caller::of_program(principal.clone(), scope, capabilities).in_request(source).forwarding(forwarded))
 }
 

@@ -33,7 +33,7 @@ use runtime::telemetry::RequestId;
 /// The longest id of a principal.
 const MAX_PRINCIPAL: usize = 512;
 
-/// Whose secrets are meant.
+/// The principal whose secrets a request is about.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -139,7 +139,7 @@ pub(super) async fn set(
         let text = format!("value: expected a string of 1 to {MAX_OWN_SECRET_BYTES} bytes");
         Problem::new(ErrorCode::InvalidRequest, text)
     })?;
-    api.manager.set_secret_of(&owner, &name, &value).await.map_err(failed)?;
+    api.manager.set_secret_of(&owner, &name, &value).await.map_err(|error| failed(&error))?;
     shown(&api, &principal, owner).await
 }
 
@@ -159,7 +159,7 @@ pub(super) async fn remove(
     query: Result<Query<SecretQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let (Path(name), owner) = (name?, owner(&principal, query?.0, id)?);
-    if !api.manager.remove_secret_of(&owner, &name).await.map_err(failed)? {
+    if !api.manager.remove_secret_of(&owner, &name).await.map_err(|error| failed(&error))? {
         return Err(unknown(&name));
     }
     shown(&api, &principal, owner).await
@@ -191,7 +191,7 @@ fn needed(api: &Api, principal: &Principal, owner: &str) -> Result<Vec<NeededSec
 }
 
 async fn shown(api: &Api, principal: &Principal, owner: String) -> Result<Response, Problem> {
-    let set = api.manager.secrets_of(&owner).await.map_err(failed)?;
+    let set = api.manager.secrets_of(&owner).await.map_err(|error| failed(&error))?;
     let set_at = |name: &str| set.iter().find(|(other, _)| other == name).map(|(_, at)| date(*at));
     let listed = |name: String, servers| {
         let set_at = set_at(&name);
@@ -216,8 +216,8 @@ fn unknown(name: &str) -> Problem {
     Problem::new(ErrorCode::NotFound, text).hinting("GET /api/v1/mcp/secrets lists those that servers need")
 }
 
-fn failed(error: SecretError) -> Problem {
-    let code = match &error {
+fn failed(error: &SecretError) -> Problem {
+    let code = match error {
         SecretError::Unsendable
         | SecretError::Vault(vault::Error::LongValue { .. } | vault::Error::LongName) => {
             ErrorCode::InvalidRequest

@@ -157,7 +157,7 @@ impl SseEndpoint {
         let bytes = streamable_http::read(body, self.0.max_body).await.map_err(early)?;
         let message = Message::from_client(&bytes).map_err(|error| (MessageRefusal::from(error), bytes))?;
         let forwarded = self.0.gateway.manager().forwarded(&head.headers);
-        let forwarded = forwarded.map_err(|too_large| early(too_large.into()))?;
+        let forwarded = forwarded.map_err(|too_large| early((*too_large).into()))?;
         conversation.take(message, streamable_http::named(&head.extensions), forwarded).await;
         Ok(streamable_http::empty(StatusCode::ACCEPTED))
     }

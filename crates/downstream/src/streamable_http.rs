@@ -223,7 +223,9 @@ impl StreamableHttpEndpoint {
         }
         let forwarded = match gateway.manager().forwarded(context.headers) {
             Ok(forwarded) => forwarded,
-            Err(too_large) => return FirstResult::refused(too_large.into(), Some(request.id), context.named),
+            Err(too_large) => {
+                return FirstResult::refused((*too_large).into(), Some(request.id), context.named);
+            }
         };
         let caller = Caller::modern(context.principal, context.scope, request.params.as_ref());
         let caller = caller.forwarding(forwarded);
@@ -265,7 +267,8 @@ impl StreamableHttpEndpoint {
         let session = self.session(&context)?;
         let running = session.begin(&request.id)?;
         let cancel = running.cancel.clone();
-        let forwarded = self.0.gateway.manager().forwarded(context.headers)?;
+        let forwarded = self.0.gateway.manager().forwarded(context.headers);
+        let forwarded = forwarded.map_err(|too_large| MessageRefusal::from(*too_large))?;
         let (caller, tasks) = (session.caller_of(forwarded), &self.0.tasks);
         let request = (request, context.named);
         let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);

@@ -156,7 +156,7 @@ impl PrincipalSecrets {
 
     fn named<'p>(&self, principal: Option<&'p Arc<str>>) -> Result<&'p Arc<str>, Error> {
         let named = principal.filter(|principal| !Principal::is_anonymous_id(principal));
-        named.ok_or_else(|| self.missing(self.names.first(), None))
+        named.ok_or_else(|| Self::missing(self.names.first().map_or("", String::as_str), None))
     }
 
     fn vault(&self) -> Result<&Arc<Vault>, Error> {
@@ -164,15 +164,16 @@ impl PrincipalSecrets {
         self.vault.as_ref().ok_or_else(|| Error::Connect { reason: reason() })
     }
 
-    fn missing(&self, secret: Option<&String>, principal: Option<&Arc<str>>) -> Error {
-        let secret = secret.map_or("", String::as_str).into();
+    fn missing(secret: &str, principal: Option<&Arc<str>>) -> Error {
+        let secret = secret.into();
         Error::SecretRequired { secret, principal: principal.cloned() }
     }
 
     fn version(&self, vault: &Vault, principal: &Arc<str>) -> Result<String, Error> {
         let versions = self.names.iter().map(|name| {
-            let version = vault.version(&Entry::secret_of(principal, name)).map_err(unreadable)?;
-            version.ok_or_else(|| self.missing(Some(name), Some(principal)))
+            let version =
+                vault.version(&Entry::secret_of(principal, name)).map_err(|error| unreadable(&error))?;
+            version.ok_or_else(|| Self::missing(name, Some(principal)))
         });
         Ok(versions.collect::<Result<Vec<_>, Error>>()?.join(" "))
     }
@@ -181,8 +182,8 @@ impl PrincipalSecrets {
         let version = self.version(vault, principal)?;
         let mut values = HashMap::new();
         for name in &self.names {
-            let value = vault.get(&Entry::secret_of(principal, name)).map_err(unreadable)?;
-            let value = value.ok_or_else(|| self.missing(Some(name), Some(principal)))?;
+            let value = vault.get(&Entry::secret_of(principal, name)).map_err(|error| unreadable(&error))?;
+            let value = value.ok_or_else(|| Self::missing(name, Some(principal)))?;
             values.extend(
                 std::str::from_utf8(&value).ok().map(|text| (name.as_str(), SecretString::from(text))),
             );
@@ -204,7 +205,7 @@ impl PrincipalSecrets {
     }
 }
 
-fn unreadable(error: auth::vault::Error) -> Error {
+fn unreadable(error: &auth::vault::Error) -> Error {
     Error::Connect { reason: error.to_string() }
 }
 
@@ -215,7 +216,7 @@ async fn on_a_thread<T: Send + 'static>(
 ) -> Result<T, Error> {
     let vault = Arc::clone(vault);
     let done = tokio::task::spawn_blocking(move || work(&vault)).await;
-    done.unwrap_or(Err(auth::vault::Error::Ending)).map_err(unreadable)
+    done.unwrap_or(Err(auth::vault::Error::Ending)).map_err(|error| unreadable(&error))
 }
 
 impl Upstream {

@@ -66,7 +66,7 @@ impl Changing {
 
 impl Secrets {
     /// Collects the secrets of the server of `config`: values of variables in its settings, header values, user and
-    /// query of its URL, its environment, the tokens of `logins`, and the secrets of `principals`.
+    /// query of its URL, and its environment. The tokens of `logins` and the secrets of `principals` are added.
     pub(super) fn of(
         config: &Config,
         logins: Option<Arc<Logins>>,

@@ -20,7 +20,7 @@ impl Snapshot {
 impl Manager {
     /// Returns the headers of a request with `headers` that its calls carry on. For most configurations one comparison
     /// decides.
-    pub fn forwarded(&self, headers: &HeaderMap) -> Result<Option<ForwardedHeaders>, Problem> {
+    pub fn forwarded(&self, headers: &HeaderMap) -> Result<Option<ForwardedHeaders>, Box<Problem>> {
         if !self.published.forwards_headers.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -30,7 +30,7 @@ impl Manager {
         ForwardedHeaders::of(headers, names).map_err(|_| {
             let text =
                 format!("the headers that servers get of clients have more than {MAX_FORWARDED_BYTES} bytes");
-            Problem::new(ErrorCode::HeadersTooLarge, text)
+            Box::new(Problem::new(ErrorCode::HeadersTooLarge, text))
         })
     }
 }
