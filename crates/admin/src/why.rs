@@ -64,7 +64,7 @@ struct ExplainedTool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1)]
     line: Option<u32>,
-    /// Whether its definition changed, and an operator has to approve it first.
+    /// Whether it is new or its definition changed, and an operator has to approve it first.
     is_held: bool,
     /// The state of the server.
     state: ServerState,

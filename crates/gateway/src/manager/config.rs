@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use secrecy::{ExposeSecret, SecretString};
+
 use super::history_config;
 use super::not_configured::{NotConfigured, in_file_order};
 use super::remembered::Folder;
@@ -89,8 +91,21 @@ impl Config {
         }
         if let Some(views) = fields.setting().member("views") {
             view::check_names(&views, &config.names());
+            if !views.is_any() {
+                config.redact(view::secrets(&views));
+            }
         }
         config
+    }
+
+    /// Has each server redact `secrets` that views give it as arguments. A server with other secrets is another one.
+    fn redact(&mut self, secrets: Vec<(String, SecretString)>) {
+        for (name, secret) in secrets {
+            if let Some(server) = self.servers.iter_mut().find(|server| *server.name == *name) {
+                server.source = server.source.and(secret.expose_secret());
+                server.secrets.push(secret);
+            }
+        }
     }
 
     /// The view `name`.

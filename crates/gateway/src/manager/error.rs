@@ -111,6 +111,18 @@ pub enum Error {
         /// The path of the argument in the parameters: `arguments.region`.
         member: String,
     },
+    /// The client sends an argument that its view fixes.
+    #[error(
+        "the argument {argument:?} of the tool {tool:?} is fixed by the operator and cannot be sent; leave it out"
+    )]
+    FixedArgument {
+        /// The server.
+        server: Arc<str>,
+        /// The tool's name towards the client.
+        tool: String,
+        /// The argument.
+        argument: String,
+    },
     /// The definition of the tool changed since it was approved, and the tool is blocked.
     #[error(
         "the tool {tool:?} of server {server:?} is blocked until an operator approves it: {}",

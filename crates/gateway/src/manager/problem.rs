@@ -47,6 +47,10 @@ impl Error {
                 problem.errors = vec![several(member)];
                 problem.rejecting(&**member, None, "one value", "send it once")
             }
+            Self::FixedArgument { argument, .. } => {
+                let member = format!("arguments.{argument}");
+                problem.rejecting(&*clipped(member), None, "no value", "leave it out")
+            }
             Self::ToolChanged { server, changed, .. } => {
                 problem.changed.clone_from(changed);
                 problem.hinting(format!(
@@ -76,7 +80,7 @@ impl Error {
             Self::Ambiguous { kind: ItemKind::Tool, .. } => C::AmbiguousTool,
             Self::Ambiguous { kind: ItemKind::Prompt, .. } => C::AmbiguousPrompt,
             Self::AmbiguousUri { .. } => C::AmbiguousUri,
-            Self::AmbiguousArgument { .. } => C::InvalidParams,
+            Self::AmbiguousArgument { .. } | Self::FixedArgument { .. } => C::InvalidParams,
             Self::ToolChanged { .. } => C::ToolChanged,
             Self::OtherDefinition { .. } => C::OtherDefinition,
             Self::ResourceNotFound { .. } => C::ResourceNotFound,
@@ -94,6 +98,7 @@ impl Error {
             }
             Self::Ambiguous { kind, name, .. } => (None, (*kind == ItemKind::Tool).then_some(&**name)),
             Self::AmbiguousArgument { server, tool, .. }
+            | Self::FixedArgument { server, tool, .. }
             | Self::ToolChanged { server, tool, .. }
             | Self::OtherDefinition { server, tool, .. } => (Some(server), Some(tool)),
             Self::Upstream { server, tool, .. } => (Some(server), tool.as_deref()),

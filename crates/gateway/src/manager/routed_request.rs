@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::catalog::Route;
 use super::error::{Error, ItemKind};
 use super::snapshot::{Scope, Server, Snapshot};
+use super::tool_arguments::{Filled, ToolArguments};
 use super::{failed, unrequested};
 use json::Raw;
 use protocol::feature::{Effect, Kind};
@@ -48,6 +49,8 @@ pub struct RoutedRequest {
     pub started: Instant,
     /// The route of a tool; `None` for other requests, and for a tool that is in no list.
     pub(crate) route: Option<Arc<Route>>,
+    /// The arguments of a tool that its view gives, and not the client.
+    pub(crate) given: Vec<Arc<str>>,
 }
 
 impl RoutedRequest {
@@ -60,7 +63,7 @@ impl RoutedRequest {
     ) -> Result<Self, Error> {
         let (timeout, started) = (None, now());
         let server = Arc::clone(snapshot.server(server)?);
-        Ok(Self { server, can_clash: false, subject, call, timeout, started, route: None })
+        Ok(Self { server, can_clash: false, subject, call, timeout, started, route: None, given: Vec::new() })
     }
 
     /// Makes the call of a tool that the client calls `name`.
@@ -70,9 +73,13 @@ impl RoutedRequest {
         name: &str,
         call: Box<Call>,
     ) -> Result<Self, Error> {
-        let call = tool_call(&route, name, call);
+        let mut call = tool_call(&route, name, call);
+        let given = match &route.arguments {
+            Some(arguments) => fill(arguments, (&route, name), &mut call)?,
+            None => Vec::new(),
+        };
         let routed = Self::new(snapshot, &route.server, Arc::clone(&route.subject), call)?;
-        Ok(Self { can_clash: snapshot.can_clash(scope), route: Some(route), ..routed })
+        Ok(Self { can_clash: snapshot.can_clash(scope), route: Some(route), given, ..routed })
     }
 
     /// Whether the client sees the tool's structured results as objects, because its revision allows no other values.
@@ -136,9 +143,7 @@ impl RoutedRequest {
         }
         match self.tool() {
             Some(tool) if !server.offers_tool(tool) => Err(self.unknown_at(server)),
-            None if self.reads_a_uri()
-                && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) =>
-            {
+            None if self.reads_a_uri() && !server.offers(Kind::Resources, &self.subject) => {
                 Err(Error::resource_not_found(&self.subject))
             }
             _ => Ok(()),
@@ -237,6 +242,22 @@ fn tool_call(route: &Route, name: &str, mut call: Box<Call>) -> Box<Call> {
     call
 }
 
+/// Adds the arguments that the view of the client gives the tool, and returns their names.
+fn fill(
+    arguments: &ToolArguments,
+    (route, name): (&Route, &str),
+    call: &mut Call,
+) -> Result<Vec<Arc<str>>, Error> {
+    let params = call.params.take().unwrap_or_else(Raw::empty_object);
+    let Filled { params, given } = arguments.fill(&params).map_err(|argument| Error::FixedArgument {
+        server: Arc::clone(&route.server),
+        tool: name.to_owned(),
+        argument: argument.to_string(),
+    })?;
+    call.params = Some(params);
+    Ok(given)
+}
+
 /// Returns `call`, which reads what its `member` names `from`, as the server that names it `to` gets it.
 pub(super) fn read_call(mut call: Box<Call>, member: &str, from: &str, to: &str) -> Box<Call> {
     call.effect = effect_of(&call, Effect::ReadOnly);
@@ -318,6 +339,7 @@ mod tests {
             subject: "t".into(),
             effect: Effect::Unsafe,
             header_params: Arc::default(),
+            arguments: None,
             wraps_result: false,
             needs_task: false,
             is_login: false,

@@ -37,7 +37,9 @@ fn choice(on_change: OnChange) -> Tools {
 
 /// Returns the state after a server listed each of `lists`.
 fn seen(lists: &[&[Tool]]) -> Trust {
-    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(pairs(tools), &choice(OnChange::Block)))
+    lists.iter().fold(Trust::default(), |trust, tools| {
+        trust.reviewed(pairs(tools), &choice(OnChange::Block), Holding::default())
+    })
 }
 
 fn changed(trust: &Trust) -> Vec<(&str, Vec<&'static str>)> {
@@ -99,9 +101,13 @@ fn a_new_tool_and_one_that_goes_are_no_change_and_one_that_comes_back_is_compare
 
 #[test]
 fn where_changes_are_allowed_nothing_is_remembered() {
-    let trust = seen(&[&[saying("a", "1")]]).reviewed(pairs(&[saying("a", "2")]), &choice(OnChange::Allow));
+    let trust = seen(&[&[saying("a", "1")]]).reviewed(
+        pairs(&[saying("a", "2")]),
+        &choice(OnChange::Allow),
+        Holding::default(),
+    );
     assert!(trust.known.is_empty() && changed(&trust).is_empty());
-    let trust = trust.reviewed(pairs(&[saying("a", "3")]), &choice(OnChange::Block));
+    let trust = trust.reviewed(pairs(&[saying("a", "3")]), &choice(OnChange::Block), Holding::default());
     assert!(changed(&trust).is_empty(), "trust begins with what is there now");
 }
 
@@ -113,7 +119,9 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
         Tools { trusted, ..choice(OnChange::Block) }
     };
     let trust = |lists: &[&Tool], choice: &Tools| {
-        lists.iter().fold(Trust::default(), |trust, tool| trust.reviewed(pairs(&[(*tool).clone()]), choice))
+        lists.iter().fold(Trust::default(), |trust, tool| {
+            trust.reviewed(pairs(&[(*tool).clone()]), choice, Holding::default())
+        })
     };
     assert!(changed(&trust(&[&one], &named(&one))).is_empty());
     let first = trust(&[&other], &named(&one));
@@ -126,11 +134,15 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
         .approved(Approval::default(), &"s".into(), pairs(std::slice::from_ref(&other)))
         .expect("approved");
     assert!(
-        changed(&approved.reviewed(pairs(std::slice::from_ref(&other)), &named(&one))).is_empty(),
+        changed(&approved.reviewed(pairs(std::slice::from_ref(&other)), &named(&one), Holding::default()))
+            .is_empty(),
         "until the end"
     );
-    let later = trust(&[&one], &choice(OnChange::Block))
-        .reviewed(pairs(std::slice::from_ref(&other)), &named(&other));
+    let later = trust(&[&one], &choice(OnChange::Block)).reviewed(
+        pairs(std::slice::from_ref(&other)),
+        &named(&other),
+        Holding::default(),
+    );
     assert!(changed(&later).is_empty(), "the file was changed with it");
     let late = Tools { trusted: named(&one).trusted, ..choice(OnChange::Warn) };
     assert!(trust(&[&other], &late).held("a").is_none() && changed(&trust(&[&other], &late)).len() == 1);
@@ -139,7 +151,11 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
 #[test]
 fn only_where_changes_are_blocked_a_tool_is_held_back() {
     for (policy, holds) in [(OnChange::Warn, false), (OnChange::Block, true)] {
-        let trust = seen(&[&[saying("a", "1")]]).reviewed(pairs(&[saying("a", "2")]), &choice(policy));
+        let trust = seen(&[&[saying("a", "1")]]).reviewed(
+            pairs(&[saying("a", "2")]),
+            &choice(policy),
+            Holding::default(),
+        );
         assert_eq!((trust.changes().count(), trust.held("a").is_some()), (1, holds));
         assert!(trust.held("b").is_none());
     }
@@ -151,15 +167,16 @@ fn remembered_definitions_are_bounded_and_those_beyond_are_not_trusted() {
     let mut full = seen(&[&now[1..]]);
     let seal = DefinitionDigest::of(&now[0].definition, whole_hash(&now[0].definition));
     Arc::make_mut(&mut full.known).extend((1..MOST).map(|number| (name_hash(&number.to_string()), seal)));
-    let full = full.reviewed(pairs(&now), &choice(OnChange::Block));
+    let full = full.reviewed(pairs(&now), &choice(OnChange::Block), Holding::default());
     assert_eq!((changed(&full), full.known.len()), (vec![("late", vec![])], MOST));
     let refusal = full.held("late").expect("held back").refusal(&server).to_string();
     assert!(refusal.contains("\"late\"") && refusal.contains("more tools than are remembered"), "{refusal}");
     let approved = full.approved(Approval::default(), &server, pairs(&now)).expect("approved");
-    let approved = approved.reviewed(pairs(&now), &choice(OnChange::Block));
+    let approved = approved.reviewed(pairs(&now), &choice(OnChange::Block), Holding::default());
     assert!(changed(&approved).is_empty() && approved.known.len() == 2, "those that are gone made room");
     assert_eq!(
-        changed(&approved.reviewed(pairs(&[saying("0", "2")]), &choice(OnChange::Block))).len(),
+        changed(&approved.reviewed(pairs(&[saying("0", "2")]), &choice(OnChange::Block), Holding::default()))
+            .len(),
         1,
         "and nobody else"
     );
@@ -174,7 +191,8 @@ fn an_approval_is_of_what_was_looked_at() {
         trust.approved(Approval { tool: Some(tool), sha256, previous_owner: None }, &server, pairs(&now))
     };
     let left = |approved: Result<Trust, Error>| {
-        let approved = approved.expect("approved").reviewed(pairs(&now), &choice(OnChange::Block));
+        let approved =
+            approved.expect("approved").reviewed(pairs(&now), &choice(OnChange::Block), Holding::default());
         approved.changes().map(|change| change.tool.clone()).collect::<Vec<_>>()
     };
     assert_eq!(left(approve("a", Some(&looked_at))), ["b"]);

@@ -3,11 +3,11 @@
 use super::*;
 
 const fn tool<'a>(server: &'a str, name: &'a str, effect: Effect) -> Target<'a> {
-    Target { server, kind: Kind::Tools, name, effect }
+    Target { server, kind: Kind::Tools, name, tool: ToolFacts::of(effect) }
 }
 
 const fn resource<'a>(server: &'a str, name: &'a str) -> Target<'a> {
-    Target { server, kind: Kind::Resources, name, effect: Effect::ReadOnly }
+    Target { server, kind: Kind::Resources, name, tool: ToolFacts::of(Effect::ReadOnly) }
 }
 
 fn view(name: &str, servers: Option<&[&str]>, allow: Option<&[&str]>, deny: &[&str]) -> View {

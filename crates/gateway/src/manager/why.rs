@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::catalog::CatalogEntry;
 use super::error::Error;
+use super::selection::Selection;
 use super::snapshot::{Server, Snapshot};
-use super::view::{Decision, Target, decide};
+use super::view::Decision;
 use super::{Manager, naming};
-use protocol::feature::{Effect, Kind};
+use protocol::feature::Tool;
 use upstream::config::OnChange;
 use upstream::{State, breaker};
 
@@ -27,7 +28,7 @@ pub struct Explanation {
     pub listed_as: Option<String>,
     /// The rule that decided.
     pub decision: Decision,
-    /// Whether its definition changed, and an operator has to approve it first.
+    /// Whether it is new or its definition changed, and an operator has to approve it first.
     pub is_held: bool,
     /// The state of the server.
     pub state: State,
@@ -48,8 +49,12 @@ impl Manager {
             None => Arc::clone(&shared),
         };
         let explained = shared.servers().iter().flat_map(|server| {
-            let names = names_at(&shared, &seen, server, name);
-            names.into_iter().map(|own| explanation(&seen, server, own)).collect::<Vec<_>>()
+            let config = server.upstream.config();
+            let tools = server.offer.as_deref().map_or(&[][..], |offer| &offer.tools);
+            let rules = (&config.tools, &*server.trust);
+            let selection = Selection::of(&config.name, rules, seen.view().map(AsRef::as_ref), tools);
+            let meant = tools_at(&shared, &seen, server, name);
+            meant.into_iter().map(|tool| explanation(&seen, server, (&selection, tool))).collect::<Vec<_>>()
         });
         let explained: Vec<Explanation> = explained.take(MAX_EXPLAINED).collect();
         if explained.is_empty() {
@@ -60,8 +65,8 @@ impl Manager {
     }
 }
 
-/// The tools of `server` that `name` means, by their names there.
-fn names_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &str) -> Vec<&'a str> {
+/// The tools of `server` that `name` means.
+fn tools_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &str) -> Vec<&'a Tool> {
     let config = server.upstream.config();
     let means = |entry: &&CatalogEntry| entry.exposed == name && entry.route.server == config.name;
     let listed = [shared, seen].map(|snapshot| snapshot.listed_tools().iter().find(means));
@@ -77,30 +82,32 @@ fn names_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &s
             || slashed.is_some_and(|(_, rest)| rest == own)
     };
     let tools = server.offer.iter().flat_map(|offer| &offer.tools);
-    tools.map(|tool| tool.name.as_str()).filter(|own| is_meant(own)).collect()
+    tools.filter(|tool| is_meant(&tool.name)).collect()
 }
 
-fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
+fn explanation(seen: &Snapshot, server: &Server, (selection, tool): (&Selection<'_>, &Tool)) -> Explanation {
     let (config, status) = (server.upstream.config(), server.upstream.status());
-    let tool = server.offer.iter().flat_map(|offer| &offer.tools).find(|tool| tool.name == own);
-    let view = seen.view();
-    let effect =
-        tool.map_or(Effect::Unsafe, |tool| view.map_or(tool.effect, |view| view.effect(&config.name, tool)));
-    let target = Target { server: &config.name, kind: Kind::Tools, name: own, effect };
-    let decision = decide(view.map(|view| &**view), &config.tools, target);
-    let is_held = config.tools.on_change == OnChange::Block && server.trust.held(own).is_some();
-    let is_it = |entry: &&CatalogEntry| entry.route.server == config.name && *entry.route.subject == *own;
+    let decision = selection.decide(tool);
+    let is_held_in_view = decision.setting.as_deref().is_some_and(|setting| setting.ends_with(".new_tools"));
+    let is_blocked = config.tools.on_change == OnChange::Block && server.trust.held(&tool.name).is_some();
+    let is_it =
+        |entry: &&CatalogEntry| entry.route.server == config.name && *entry.route.subject == *tool.name;
     let listed_as = seen.listed_tools().iter().find(is_it).map(|entry| entry.exposed.clone());
     let breaker = status.breaker.state;
+    let flaw = || selection.change(tool).and_then(|change| change.arguments_for(tool).err());
     let advice = match (&decision, listed_as.is_some()) {
-        (Decision { is_offered: false, setting, .. }, _) => {
-            let setting = setting.as_deref().unwrap_or("the rules");
-            Some(format!("change `{setting}` in the configuration file and reload"))
-        }
-        _ if is_held => Some(format!(
-            "look at `changed_tools` of {} and approve it: POST /api/v1/mcp/servers/{}/tools/approve",
+        _ if is_held_in_view || decision.is_offered && is_blocked => Some(format!(
+            "look at it and approve it: `switchyard approve {}`, or POST /api/v1/mcp/servers/{}/tools/approve",
             config.name, config.name
         )),
+        (Decision { is_offered: false, setting, .. }, _) => {
+            let setting = setting.as_deref().unwrap_or("the rules");
+            Some(match (flaw(), tool.ui.is_app_only) {
+                (Some(flaw), _) => format!("the arguments that the view gives it do not fit: {flaw}"),
+                (None, true) => "only apps call it, and the view has no tool that shows its app".to_owned(),
+                (None, false) => format!("change `{setting}` in the configuration file and reload"),
+            })
+        }
         (_, false) => Some(format!("another tool of {} has this name: see `tools.rename`", config.name)),
         _ if breaker == breaker::State::Open => Some(format!(
             "the server fails: see `last_error` of {}, or reset its circuit breaker",
@@ -109,16 +116,18 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
         _ if !status.is_healthy() => {
             Some(format!("the server is {}: see its `last_error`", status.state.as_str()))
         }
+        _ if tool.ui.is_app_only => Some("only clients that show apps list it; its app calls it".to_owned()),
         _ => None,
     };
-    let (server, tool) = (Arc::clone(&config.name), own.to_owned());
-    Explanation { server, tool, listed_as, decision, is_held, state: status.state, breaker, advice }
+    let (server, is_held) = (Arc::clone(&config.name), is_held_in_view || is_blocked);
+    let (tool, state) = (tool.name.clone(), status.state);
+    Explanation { server, tool, listed_as, decision, is_held, state, breaker, advice }
 }
 
 impl Snapshot {
     /// The tools of the merged catalog.
     fn listed_tools(&self) -> &[CatalogEntry] {
-        self.catalog(&super::Scope::ALL).map(|catalog| catalog.tools()).unwrap_or_default()
+        self.catalog(&super::Scope::ALL).map(|catalog| catalog.all_tools()).unwrap_or_default()
     }
 
     fn unknown_tool(&self, name: &str) -> Error {

@@ -36,6 +36,13 @@ impl Snapshot {
         self.projections.keys().cloned().collect()
     }
 
+    /// The views, by name.
+    pub(in crate::manager) fn all_views(&self) -> Vec<Arc<View>> {
+        let mut views: Vec<_> = self.projections.values().filter_map(|seen| seen.view.clone()).collect();
+        views.sort_by(|one, other| one.name.cmp(&other.name));
+        views
+    }
+
     /// The name of the view `name`, if there is one.
     pub(in crate::manager) fn view_called(&self, name: &str) -> Option<Arc<str>> {
         self.projections.get_key_value(name).map(|(name, _)| Arc::clone(name))

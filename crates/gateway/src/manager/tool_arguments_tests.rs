@@ -1,0 +1,1 @@
+//! Arguments that a view gives: what clients see, and what the server gets.
