@@ -131,6 +131,9 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     for warning in config.server.auth.without_view(&config.views()) {
         writeln!(streams.out, "warning: server: {warning}")?;
     }
+    if let Some(warning) = config.manager.warning() {
+        writeln!(streams.out, "warning: {warning}")?;
+    }
     if let Some(remark) = config.server.remark_on_hosts() {
         writeln!(streams.out, "note: server: {remark}")?;
     }

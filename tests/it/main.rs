@@ -106,4 +106,5 @@ mod transcripts;
 mod unlisted;
 mod unreadable;
 mod vault;
+mod view_tools;
 mod views;

@@ -32,7 +32,6 @@ pub(super) struct ChangedTool {
     held_back: bool,
     /// The views that do not have it until it is approved, because it is new to them (`new_tools: held`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(examples(json!(["support"])))]
     held_in: Vec<String>,
     /// SHA-256 of the definition that is trusted, in its one spelling: without white space, keys sorted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,9 +52,8 @@ pub(super) struct ChangedTool {
 impl ChangedTool {
     pub(super) fn all(server: &ServerStatus) -> Vec<Self> {
         let trust = &server.trust;
-        let held_in = |tool: &str| {
-            server.held_in.get(tool).into_iter().flatten().map(|view| view.to_string()).collect()
-        };
+        let held_in =
+            |tool: &str| server.held_in.get(tool).into_iter().flatten().map(ToString::to_string).collect();
         let shown = |change: &Change| Self {
             tool: change.tool.clone(),
             changed: change.changed.clone(),

@@ -104,7 +104,7 @@ fn described(server: &str, change: &Raw) -> String {
         format!("its name belonged to the server {} before, and moves from it\n", visible::line(&owner))
     });
     let views: Vec<String> = change.get_as("held_in").unwrap_or_default();
-    let views: Vec<_> = views.iter().map(|view| visible::line(view).to_string()).collect();
+    let views: Vec<_> = views.iter().map(|view| visible::line(view)).collect();
     let held =
         if views.is_empty() { String::new() } else { format!("held in the views: {}\n", views.join(", ")) };
     let now = change.get("definition").unwrap_or_else(Raw::empty_object);

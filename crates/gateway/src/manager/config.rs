@@ -108,6 +108,16 @@ impl Config {
         }
     }
 
+    /// Says that what views hold is forgotten with each restart, if so.
+    pub fn warning(&self) -> Option<String> {
+        let holding = self.views.iter().find(|view| view.holds_new_tools() && self.remembered.is_none())?;
+        let name = &holding.name;
+        Some(format!(
+            "views.{name}: no folder for state is known, so every tool that is there after a restart is known: set \
+             `state_dir` below `server`"
+        ))
+    }
+
     /// The view `name`.
     pub fn view(&self, name: &str) -> Option<&Arc<View>> {
         self.views.iter().find(|view| *view.name == *name)

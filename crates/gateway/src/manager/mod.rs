@@ -18,6 +18,7 @@ mod headers;
 mod health_check;
 pub mod history;
 mod history_config;
+mod instructions;
 mod known;
 pub mod live_events;
 mod logins;
@@ -41,6 +42,7 @@ mod tool_change;
 mod trust;
 mod unrequested;
 mod view;
+mod view_warnings;
 mod why;
 
 use std::sync::Arc;
@@ -63,6 +65,7 @@ pub use server_status::{MovedTool, ServerEntry, ServerStatus};
 pub use snapshot::{Revisions, Scope, Server, Snapshot};
 pub use trust::{Approval, Change, Trust};
 pub use view::{Decision, View};
+pub use view_warnings::ViewWarning;
 pub use why::Explanation;
 
 use json::Raw;

@@ -23,7 +23,8 @@ impl Error {
                 problem.available.clone_from(available);
                 suggesting(problem, nearest)
             }
-            Self::NotConfigured(_) | Self::ViewNotFound { .. } => problem,
+            Self::NotConfigured(_) => problem,
+            Self::ViewNotFound { nearest, .. } => suggesting(problem, nearest),
             Self::NameNotFound { kind, name, nearest, unreached, hidden, .. } => {
                 // A server that was not reached yet may have the name.
                 problem.retryable = !unreached.is_empty();

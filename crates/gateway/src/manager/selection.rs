@@ -1,4 +1,4 @@
-//! What one server has as clients of a view get it: what the decision needs to know of each tool.
+//! The items of one server as clients of a view get them, and the facts that decide about each tool.
 //!
 //! Invariant: every surface asks here about a tool, so that lists, calls and explanations have the same answer.
 //!
@@ -17,7 +17,7 @@ use upstream::config::Tools;
 /// How the URIs of resources begin that show results of tools (MCP Apps).
 const PAGES: &str = "ui://";
 
-/// What one server has, seen through a view or without one.
+/// The items of one server, seen through a view or without one.
 pub(super) struct Selection<'a> {
     server: &'a Arc<str>,
     choice: &'a Tools,
@@ -63,7 +63,7 @@ impl<'a> Selection<'a> {
         self.view.map_or(tool.effect, |view| view.effect(self.server, tool))
     }
 
-    /// What the view changes of `tool`.
+    /// The changes of `tool` by the view.
     pub(super) fn change(&self, tool: &Tool) -> Option<&'a ToolChange> {
         self.view?.change(self.server, &tool.name)
     }

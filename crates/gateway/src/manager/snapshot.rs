@@ -341,7 +341,7 @@ impl Server {
         self.catalog = own;
     }
 
-    /// What is trusted after a look at `offer`, which comes after `before`.
+    /// The trusted definitions after a look at `offer`, which comes after `before`.
     fn reviewed(&self, config: &Config, offer: &Offer, before: Option<&Offer>) -> Arc<Trust> {
         let there = self.upstream.config();
         let holding = Holding { views: &config.views, server: &there.name };

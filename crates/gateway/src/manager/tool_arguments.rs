@@ -30,6 +30,14 @@ pub(super) struct ArgumentValue {
     is_reference: bool,
 }
 
+impl ArgumentValue {
+    /// A value without a variable.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn of(value: &Value) -> Self {
+        Self { json: Raw::of(value), is_reference: false }
+    }
+}
+
 impl DefaultText for ArgumentValue {}
 
 impl FromSetting for ArgumentValue {
@@ -211,14 +219,14 @@ impl Reduction<'_> {
     fn dependent(&self, lists: &Raw) -> Raw {
         let lists = self.without_fixed(lists);
         let others = lists.members().filter(|(_, list)| list.as_str().starts_with('['));
-        let changed: Vec<_> = others
+        let shorter: Vec<_> = others
             .map(|(name, list)| {
                 let mut names = texts(&list);
                 names.retain(|name| !self.arguments.is_given(name));
                 (name, Raw::of(&names))
             })
             .collect();
-        let changes: Vec<_> = changed.iter().map(|(name, list)| (&**name, Some(list))).collect();
+        let changes: Vec<_> = shorter.iter().map(|(name, list)| (&**name, Some(list))).collect();
         lists.edit(&changes)
     }
 }

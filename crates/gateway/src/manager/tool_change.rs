@@ -74,6 +74,12 @@ impl ToolChange {
         ToolArguments::of(&self.fixed_arguments, &self.default_arguments, tool).map(Arc::new).map(Some)
     }
 
+    /// Fixes an argument.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn fix(&mut self, argument: &str, value: &serde_json::Value) {
+        self.fixed_arguments.insert(argument.to_owned(), ArgumentValue::of(value));
+    }
+
     fn check(change: &mut Self, setting: &Setting<'_>) {
         let both = change.fixed_arguments.keys().find(|name| change.default_arguments.contains_key(*name));
         if let Some(name) = both {

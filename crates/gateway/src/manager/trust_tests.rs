@@ -215,6 +215,64 @@ fn the_hash_is_that_of_the_one_spelling() {
     assert_eq!(change.trusted_sha256(), Some(first));
 }
 
+/// Returns the state after a server listed each of `lists` to a view that holds new tools.
+fn seen_by_holding(lists: &[&[Tool]], policy: OnChange) -> Trust {
+    let views = [holding_view()];
+    let holding = Holding { views: &views, server: "s" };
+    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(pairs(tools), &choice(policy), holding))
+}
+
+fn holding_view() -> Arc<crate::manager::View> {
+    let view = crate::manager::View::of("v", Some(&["s"]), None, &["s/denied"]).expect("rules");
+    Arc::new(view.holding_new_tools())
+}
+
+#[test]
+fn tool_that_comes_later_is_new_until_it_is_approved() {
+    for policy in [OnChange::Allow, OnChange::Warn, OnChange::Block] {
+        let (one, two, denied) = (saying("a", "1"), saying("b", "1"), saying("denied", "1"));
+        let trust = seen_by_holding(
+            &[std::slice::from_ref(&one), &[one.clone(), two.clone(), denied.clone()]],
+            policy,
+        );
+        assert_eq!(changed(&trust), [("b", vec!["new"])], "{policy:?}");
+        assert!(trust.is_new("b") && trust.is_new("denied") && !trust.is_new("a"));
+        assert!(trust.held("b").is_none(), "it is blocked in views only");
+        let bytes = (trust.to_bytes(), trust.new_to_bytes());
+        let restored = Trust::from_bytes(&bytes.0, &bytes.1).expect("what was written");
+        assert!(restored.remembers_the_same(&trust) && restored.is_new("b"));
+        let now = [one, two, denied];
+        let approved = trust.approved(Approval::default(), &"s".into(), pairs(&now)).expect("approved");
+        let views = [holding_view()];
+        let holding = Holding { views: &views, server: "s" };
+        let again = approved.reviewed(pairs(&now), &choice(policy), holding);
+        assert!(changed(&again).is_empty() && !again.is_new("b"), "{policy:?}");
+        let gone = again.reviewed(pairs(&now[..1]), &choice(policy), holding);
+        let back = gone.reviewed(pairs(&now), &choice(policy), holding);
+        assert!(changed(&back).is_empty() && !back.is_new("b"), "it came back");
+    }
+}
+
+#[test]
+fn without_a_view_that_holds_new_tools_none_is_new() {
+    let (one, two) = (saying("a", "1"), saying("b", "1"));
+    let trust = seen_by_holding(&[std::slice::from_ref(&one), &[one.clone(), two.clone()]], OnChange::Warn);
+    let open =
+        trust.reviewed(pairs(&[one.clone(), two.clone()]), &choice(OnChange::Warn), Holding::default());
+    assert!(changed(&open).is_empty() && !open.is_new("b"));
+    let first = seen_by_holding(&[&[], &[one, two]], OnChange::Warn);
+    assert!(changed(&first).is_empty(), "the first tools are known");
+}
+
+#[test]
+fn definition_of_a_new_tool_that_changes_is_both() {
+    let (one, two, other) = (saying("a", "1"), saying("b", "1"), saying("b", "2"));
+    let lists: [&[Tool]; 3] = [std::slice::from_ref(&one), &[one.clone(), two], &[one.clone(), other]];
+    let trust = seen_by_holding(&lists, OnChange::Block);
+    assert_eq!(changed(&trust), [("b", vec!["new", "description"])]);
+    assert!(trust.held("b").is_some() && trust.is_new("b"));
+}
+
 /// A server whose tool list can be changed.
 #[derive(Clone)]
 struct ChangingServer {

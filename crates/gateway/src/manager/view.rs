@@ -25,7 +25,7 @@ const MAX_NAME: usize = 64;
 const MAX_INSTRUCTIONS: usize = 2 * 1024;
 
 words! {
-    /// What becomes of a tool that its server did not have before.
+    /// The treatment of a tool that its server did not have before.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub(super) enum NewTools {
         /// It is in the view if the rules select it.
@@ -68,6 +68,38 @@ pub(super) struct Rule {
     line: u32,
 }
 
+/// A rule of a view with its setting.
+pub(super) struct RuleAt<'a> {
+    /// The setting below the view.
+    pub(super) key: &'static str,
+    /// The rule as it is written.
+    pub(super) text: String,
+    rule: &'a Rule,
+}
+
+impl<'a> RuleAt<'a> {
+    /// The line of the configuration file.
+    pub(super) const fn line(&self) -> u32 {
+        self.rule.line
+    }
+
+    /// The name or URI at the server; none where a rule names servers.
+    pub(super) fn item(&self) -> Option<&'a str> {
+        self.rule.item.as_deref()
+    }
+
+    /// Whether it may select something of `server`.
+    pub(super) fn is_about(&self, server: &str) -> bool {
+        is_match(&self.rule.server, server)
+    }
+
+    /// Whether it selects an item of a server that it is about. A template may make any URI.
+    pub(super) fn matches(&self, kind: Kind, name: &str) -> bool {
+        let makes_uris = || kind == Kind::Templates && self.item().is_some_and(|item| item.contains("://"));
+        self.item().is_none_or(|item| is_match(item, name)) || makes_uris()
+    }
+}
+
 /// A named selection of servers and of what they offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
@@ -93,11 +125,11 @@ pub(super) struct Target<'a> {
     pub kind: Kind,
     /// Its name or URI at the server.
     pub name: &'a str,
-    /// What decides about a tool. Everything else is only read.
+    /// The facts that decide about a tool. Everything else is only read.
     pub tool: ToolFacts,
 }
 
-/// What decides about a tool, beside its name.
+/// The facts that decide about a tool, beside its name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ToolFacts {
     /// Its effect, as the operator or else its server declares it.
@@ -229,6 +261,25 @@ impl View {
         self.new_tools == NewTools::Held
     }
 
+    /// Its rules with their settings.
+    pub(super) fn rules(&self) -> impl Iterator<Item = RuleAt<'_>> {
+        let lists = [
+            ("servers", self.servers.as_deref()),
+            ("allow", self.allow.as_deref()),
+            ("deny", Some(self.deny.as_slice())),
+        ];
+        lists.into_iter().flat_map(|(key, rules)| {
+            rules.into_iter().flatten().map(move |rule| RuleAt { key, text: rule.text(), rule })
+        })
+    }
+
+    /// All its changes of tools, by the names of the server and of the tool there.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (&str, &str, &ToolChange)> {
+        self.tools.iter().flat_map(|(server, tools)| {
+            tools.iter().map(move |(tool, change)| (server.as_str(), tool.as_str(), change))
+        })
+    }
+
     /// The changes of a tool by the view.
     pub(super) fn change(&self, server: &str, tool: &str) -> Option<&ToolChange> {
         self.tools.get(server)?.get(tool)
@@ -256,6 +307,26 @@ impl View {
             tools: BTreeMap::new(),
             instructions: None,
         })
+    }
+
+    /// This view, which fixes an argument of a tool.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn fixing(
+        mut self,
+        (server, tool): (&str, &str),
+        (argument, value): (&str, &serde_json::Value),
+    ) -> Self {
+        let tools = self.tools.entry(server.to_owned()).or_default();
+        tools.entry(tool.to_owned()).or_default().fix(argument, value);
+        self
+    }
+
+    /// This view, which holds new tools until an operator approves them.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn holding_new_tools(self) -> Self {
+        Self { new_tools: NewTools::Held, ..self }
     }
 
     fn verdict(&self, target: Target<'_>) -> Verdict<'_> {

@@ -43,7 +43,7 @@ impl Manager {
     /// `server/name`. An error if no server offers one.
     pub fn why(&self, view: Option<&str>, name: &str) -> Result<Vec<Explanation>, Error> {
         let shared = self.snapshot();
-        let known = |view: &str| shared.view_called(view).ok_or_else(|| Error::view_not_found(view));
+        let known = |view: &str| shared.view_called(view).ok_or_else(|| shared.no_view(view));
         let seen = match view.map(known).transpose()? {
             Some(view) => shared.through(&view),
             None => Arc::clone(&shared),
