@@ -120,6 +120,7 @@ fn call_keeps_every_byte_of_its_client() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     /// The arguments of a client reach the server whole, and each given argument once.
     #[test]
     fn any_call_has_the_given_arguments_once(sent in proptest::collection::btree_map("[a-e]|[a-z]{2,6}", 0..9_i32, 0..6)) {
