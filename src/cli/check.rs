@@ -131,7 +131,7 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     for warning in config.server.without_view(&config.views()) {
         writeln!(streams.out, "warning: server: {warning}")?;
     }
-    for warning in config.limits_without_effect() {
+    for warning in config.limits_without_effect().into_iter().chain(config.manager.warning()) {
         writeln!(streams.out, "warning: {warning}")?;
     }
     if let Some(remark) = config.server.remark_on_hosts() {

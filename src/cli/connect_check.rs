@@ -26,25 +26,38 @@ use upstream::{Affinity, Call, Owner, State, Status, WaitFor};
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// All servers after their first attempt to connect.
+pub(super) struct Inspected {
+    pub(super) servers: Vec<ServerStatus>,
+    /// Warnings about views, instructions and descriptions.
+    pub(super) warnings: Vec<String>,
+}
+
 /// Whether every enabled server can be used. Prints their offers, and their problems on standard error.
 pub(super) fn run(config: manager::Config, streams: &mut CommandStreams<'_>) -> io::Result<bool> {
-    match statuses(config)? {
-        Ok(servers) => print(&servers, streams),
+    match inspected(config)? {
+        Ok(Inspected { servers, warnings }) => {
+            let all = print(&servers, streams)?;
+            for warning in warnings {
+                writeln!(streams.err, "warning: {}", untrusted(&warning))?;
+            }
+            Ok(all)
+        }
         Err(error) => writeln!(streams.err, "{error}").map(|()| false),
     }
 }
 
 /// Connects to every enabled server, and returns all servers as they are then.
-pub(super) fn statuses(config: manager::Config) -> io::Result<Result<Vec<ServerStatus>, upstream::Error>> {
+pub(super) fn inspected(config: manager::Config) -> io::Result<Result<Inspected, upstream::Error>> {
     let runtime = worker::runtime()?;
-    let servers = runtime.block_on(reached(config));
+    let inspected = runtime.block_on(reached(config));
     // Blocking reads of a built-in are not waited for.
     runtime.shutdown_background();
-    Ok(servers)
+    Ok(inspected)
 }
 
 /// Every server after its first attempt, or after as long as that may take.
-async fn reached(mut config: manager::Config) -> Result<Vec<ServerStatus>, upstream::Error> {
+async fn reached(mut config: manager::Config) -> Result<Inspected, upstream::Error> {
     let sharing: Vec<Sharing> = config.servers.iter().map(|server| server.sharing).collect();
     // So that each can be seen on the connection of one client too.
     config.servers.iter_mut().for_each(|server| server.sharing = Sharing::PerSession);
@@ -54,9 +67,13 @@ async fn reached(mut config: manager::Config) -> Result<Vec<ServerStatus>, upstr
     manager.listed(patience).await;
     look_for_state(&manager).await;
     let mut servers = manager.list_servers();
+    let snapshot = manager.snapshot();
+    let of_views = snapshot.view_warnings().into_iter();
+    let of_views = of_views.map(|warning| format!("views.{}: {}", warning.view, warning.text));
+    let warnings = of_views.chain(snapshot.long_texts()).collect();
     servers.iter_mut().zip(sharing).for_each(|(server, sharing)| server.config.sharing = sharing);
     manager.shutdown(CLOSE_TIME).await;
-    Ok(servers)
+    Ok(Inspected { servers, warnings })
 }
 
 /// Has every server of the older revisions meet a client with roots, which shows whether it keeps state for each

@@ -7,7 +7,9 @@ use std::io::{self, Write};
 
 use secrecy::ExposeSecret;
 use settings::expand::Lookup;
+use settings::nearest;
 
+use super::config_file::LoadedFile;
 use super::confirm::{CommandError, CommandStreams};
 use super::{ConfigFile, Key};
 use crate::config::Config;
@@ -39,6 +41,9 @@ pub(super) fn run(
             let key = added.map_err(|error| failed(&error))?;
             writeln!(streams.out, "{}", key.expose_secret())?;
             streams.out.flush()?;
+            if let Some(missing) = view.as_deref().and_then(|view| no_view(view, file, environment)) {
+                writeln!(streams.err, "{name}: {missing}")?;
+            }
             Ok(writeln!(
                 streams.err,
                 "{name}: this key has the role {role}, and is shown this once. Send it as `Authorization: Bearer <key>` or \
@@ -97,6 +102,18 @@ fn keys_of(file: &ConfigFile, environment: &Lookup<'_>) -> Result<(ApiKeyList, K
              each client needs a key.\n  auth_mode: api_key\n  keys_file: switchyard-keys.json"
         ))),
     }
+}
+
+/// Says that the file has no view of this name, if it can be read.
+fn no_view(view: &str, file: &ConfigFile, environment: &Lookup<'_>) -> Option<String> {
+    let config = LoadedFile::of(&file.config, environment).ok()?.config;
+    let views = config.views();
+    if views.contains(&view) {
+        return None;
+    }
+    let near = nearest(view, views.into_iter()).map(|near| format!("; did you mean `{near}`?"));
+    let path = file.config.display();
+    Some(format!("there is no view `{view}` in {path}, so this key sees nothing{}", near.unwrap_or_default()))
 }
 
 /// Fails if the key `name` is one of the configuration file.

@@ -91,6 +91,7 @@ impl Tree {
             Expected::List => vec![json!({"type": "array", "items": part("[]")})],
             Expected::OneOrMore => vec![part("[]"), json!({"type": "array", "items": part("[]")})],
             Expected::Nothing => vec![json!({"type": "null"})],
+            Expected::Any => vec![json!({})],
             Expected::Fields(_) => Vec::new(),
             Expected::Mapping if self.fields().next().is_none() => {
                 vec![json!({"type": ["object", "null"], "additionalProperties": part("*")})]

@@ -159,6 +159,7 @@ fn kind(setting: &Tree) -> String {
                 value => format!("mapping of {value}s"),
             },
             Expected::Mapping => "mapping".to_owned(),
+            Expected::Any => "value".to_owned(),
             Expected::Fields(_) | Expected::Nothing => continue,
         };
         if !forms.iter().any(|known| known == &form || known.ends_with(&format!("or {form}"))) {

@@ -111,4 +111,5 @@ mod unreadable;
 mod vault;
 mod view_reports;
 mod view_surfaces;
+mod view_tools;
 mod views;

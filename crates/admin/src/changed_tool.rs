@@ -21,7 +21,7 @@ pub(super) struct ChangedTool {
     #[schema(examples("create_issue"))]
     tool: String,
     /// The members of its definition that changed, such as `description`. `other members` stands for all members
-    /// that MCP does not name. `definition` stands for a definition of which only the registry has a hash. Empty where the server has shown more tools than are remembered. `owner` means that another server
+    /// that MCP does not name. `definition` stands for a definition of which only the registry has a hash. Empty where the server has shown more tools than are remembered. `new` stands for a tool that the server did not have before, and that a view holds. `owner` means that another server
     /// had the bare name of this tool before: until you approve, the tool is offered as `server__tool`.
     changed: Vec<&'static str>,
     /// The server that had the bare name before, where `changed` has `owner`.
@@ -30,6 +30,9 @@ pub(super) struct ChangedTool {
     previous_owner: Option<String>,
     /// Whether it is blocked: neither listed nor called until it is approved.
     held_back: bool,
+    /// The views that do not have it until it is approved, because it is new to them (`new_tools: held`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    held_in: Vec<String>,
     /// SHA-256 of the definition that is trusted, in its one spelling: without white space, keys sorted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -49,11 +52,14 @@ pub(super) struct ChangedTool {
 impl ChangedTool {
     pub(super) fn all(server: &ServerStatus) -> Vec<Self> {
         let trust = &server.trust;
+        let held_in =
+            |tool: &str| server.held_in.get(tool).into_iter().flatten().map(ToString::to_string).collect();
         let shown = |change: &Change| Self {
             tool: change.tool.clone(),
             changed: change.changed.clone(),
             previous_owner: None,
-            held_back: trust.holds(),
+            held_back: trust.blocks(change),
+            held_in: held_in(&change.tool),
             trusted_sha256: change.trusted_sha256(),
             sha256: change.sha256(),
             definition: change.definition.clone(),
@@ -80,6 +86,7 @@ impl ChangedTool {
             changed: vec![OWNER],
             previous_owner,
             held_back: false,
+            held_in: Vec::new(),
             trusted_sha256: None,
             sha256: moved.sha256(),
             definition: moved.definition.clone(),

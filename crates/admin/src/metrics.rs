@@ -173,8 +173,7 @@ fn not_configured<'a>(wrong: &'a NotConfigured, words: &'a Words, no_calls: &'a 
 }
 
 fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
-    let (status, changed) = (&server.status, server.trust.changes().count());
-    let held_back = if server.trust.holds() { changed } else { 0 };
+    let (status, held_back) = (&server.status, server.trust.blocked());
     Server {
         name: &server.config.name,
         state: OneOf { now: status.state.as_str(), all: &words.states },

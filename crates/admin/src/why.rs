@@ -69,7 +69,7 @@ struct ExplainedTool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, examples("mcp_servers.yaml"))]
     file: Option<String>,
-    /// Whether its definition changed, and an operator has to approve it first.
+    /// Whether it is new or its definition changed, and an operator has to approve it first.
     is_held: bool,
     /// The tools of others with its name, if there are some.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,18 +23,20 @@ function part(server, change) {
   return h('article', { class: 'change', 'aria-label': `${change.tool} of ${server}` },
     h('div', { class: 'heading small-heading' }, h('div', {}, h('h2', {}, change.tool),
       h('p', { class: 'quiet' }, h('a', { href: `#/servers/${encodeURIComponent(server)}` }, server), ` · changed: ${words} `,
-        change.held_back ? badge('blocked until approved', 'bad') : badge('still offered', 'warn'))),
+        change.held_back ? badge('blocked until approved', 'bad') : badge('still offered', 'warn'),
+        change.held_in && badge(`held in ${change.held_in.join(', ')}`, 'bad'))),
     may('superuser') && h('div', { class: 'actions' }, approve(server, change))),
     owner,
     before ? difference(before, change.definition, label)
-      : [h('p', { class: 'quiet small' }, 'The definition of before is not remembered, only its hash. Changed members are marked.'), marked(change.definition, change.changed, label)],
+      : [h('p', { class: 'quiet small' }, change.changed[0] === 'new' ? 'The server did not have it before. Nobody has approved it yet.'
+        : 'The definition of before is not remembered, only its hash. Changed members are marked.'), marked(change.definition, change.changed, label)],
     h('p', { class: 'quiet small hash' }, `SHA-256 ${change.sha256}`));
 }
 
 /** Shows the view. */
 export function show(main) {
   const list = h('div', {}, h('p', { class: 'quiet' }, 'Loading…'));
-  fill(main, heading('Changed tools', 'A definition that is not the trusted one. Read it before a model does.'), list);
+  fill(main, heading('Changed tools', 'A definition that is not the trusted one, or that is new to a view. Read it before a model does.'), list);
   const draw = () => {
     if (!state.servers) return;
     const changes = state.servers.flatMap((server) => (server.changed_tools ?? []).map((change) => [server.name, change]));

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::notifications::Mailbox;
 use super::param_headers::ParamHeaders;
 use super::questions;
-use crate::manager::{Scope, Viewer};
+use crate::manager::{RoutedRequest, Scope, Viewer};
 use auth::Principal;
 use json::Raw;
-use protocol::feature::Effect;
+use json::part::Part;
+use protocol::feature::{Effect, ToolUi};
 use protocol::meta::{self, Sender};
 use protocol::{Abilities, ErrorObject, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
@@ -189,9 +190,9 @@ impl Caller {
         self.source.request_id
     }
 
-    /// Checks the header parameters of `call` against the headers of the request.
-    pub(super) fn check_headers(&self, call: &Call) -> Result<(), ErrorObject> {
-        self.param_headers.as_ref().map_or(Ok(()), |headers| headers.check(call))
+    /// Checks the header parameters of `request` against the headers that the client sent.
+    pub(super) fn check_headers(&self, request: &RoutedRequest) -> Result<(), ErrorObject> {
+        self.param_headers.as_ref().map_or(Ok(()), |headers| headers.check(&request.call, &request.given))
     }
 
     /// Names the request that its calls come from, for the records of calls.
@@ -214,6 +215,12 @@ impl Caller {
     /// Returns the capabilities that it declared.
     pub const fn capabilities(&self) -> &Raw {
         &self.sender.capabilities
+    }
+
+    /// Whether it shows apps, and keeps the tools for apps alone from its model (`io.modelcontextprotocol/ui`).
+    pub(super) fn shows_apps(&self) -> bool {
+        let extensions = self.sender.capabilities.part("extensions");
+        extensions.is_some_and(|all| all.get(ToolUi::EXTENSION).is_some_and(Part::is_object))
     }
 
     /// Returns its abilities, which are the server requests that it can answer.

@@ -1,7 +1,5 @@
 //! The handshakes and description of Switchyard: `initialize`, `server/discover`, `ping`.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
 use super::caller::Caller;
@@ -112,30 +110,14 @@ fn capabilities(snapshot: &Snapshot, caller: &Caller) -> Raw {
     era::task::declared(&capabilities, caller.version, &peers)
 }
 
-/// The instructions of all servers in a scope, each under its server's name. For a single server they are unchanged;
-/// if it is down, the reason comes first. Before all stand the links to logins that servers wait for.
+/// The instructions in a scope. If its one server is down, the reason comes first. Before all stand the links to logins that
+/// servers wait for.
 fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Option<String> {
-    let scope = &caller.scope;
     let logins = gateway.login_instructions(caller);
-    let advice =
-        |server: &Arc<Server>| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
-    let of_view = snapshot.view().and_then(|view| view.instructions.as_deref());
-    let merged = match (&scope.server, of_view) {
-        (Some(name), _) => {
-            let absence = if logins.is_none() { absence::reason(snapshot, scope) } else { None };
-            let parts = [absence, snapshot.server(name).ok().and_then(advice)];
-            parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
-        }
-        (None, Some(own)) => own.to_owned(),
-        (None, None) => {
-            let part = |server: &Arc<Server>| {
-                advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))
-            };
-            snapshot.servers().iter().filter_map(part).collect::<Vec<_>>().join("\n\n")
-        }
-    };
-    let merged = [logins, Some(merged)].into_iter().flatten().filter(|text| !text.is_empty());
-    let merged = merged.collect::<Vec<_>>().join("\n\n");
+    let absence = if logins.is_none() { absence::reason(snapshot, &caller.scope) } else { None };
+    let parts = [logins, absence, Some(snapshot.instructions(&caller.scope))];
+    let parts = parts.into_iter().flatten().filter(|text| !text.is_empty());
+    let merged = parts.collect::<Vec<_>>().join("\n\n");
     let end = merged.floor_char_boundary(MAX_INSTRUCTIONS);
     (end > 0).then(|| merged[..end].to_owned())
 }

@@ -62,7 +62,8 @@ fn page(
     if let Some(mailbox) = &caller.mailbox {
         mailbox.note_listed();
     }
-    let listing = catalog.listing(kind);
+    let shows_apps = kind == Kind::Tools && caller.shows_apps();
+    let listing = if shows_apps { catalog.listing_for_apps(kind) } else { catalog.listing(kind) };
     let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
     let after = cursor.as_ref().map(read_cursor).transpose()?;
     let bad_cursor = || error::bad_cursor(cursor.as_ref().unwrap_or(&Raw::of("")));

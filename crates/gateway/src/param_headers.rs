@@ -6,6 +6,8 @@
 //! Source: 2026-07-28 `basic/transports/streamable-http`. Not here: the headers of every request (`downstream`), and those
 //! of requests to servers (`upstream`).
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue};
 
 use super::error;
@@ -31,15 +33,24 @@ impl ParamHeaders {
     }
 
     /// Checks that each of the header parameters of `call` has its header exactly when it is in the body, with an equal
-    /// value.
-    pub(super) fn check(&self, call: &Call) -> Result<(), ErrorObject> {
+    /// value. A client sends no header for an argument of `given`, which its view adds.
+    pub(super) fn check(&self, call: &Call, given: &[Arc<str>]) -> Result<(), ErrorObject> {
         call.header_params.iter().try_for_each(|param| {
-            let checked = self.check_param(param, call);
+            let is_given = param.path.first().is_some_and(|name| given.iter().any(|given| **given == **name));
+            let checked = if is_given { self.check_absent(param) } else { self.check_param(param, call) };
             checked.map_err(|wrong| {
                 let text = format!("header mismatch: {wrong}");
                 error::refusal(ErrorCode::HeaderMismatch, Era::Modern, &text)
             })
         })
+    }
+
+    fn check_absent(&self, param: &HeaderParam) -> Result<(), String> {
+        let header = param.header_name();
+        match self.value(&header)? {
+            None => Ok(()),
+            Some(_) => Err(format!("{header} stands in the headers only")),
+        }
     }
 
     fn check_param(&self, param: &HeaderParam, call: &Call) -> Result<(), String> {
@@ -93,7 +104,7 @@ mod tests {
         let mut call = Call::of_gateway(method::TOOLS_CALL, Some(params));
         let region = HeaderParam { header: "Region".into(), path: vec!["at".into(), "region".into()] };
         call.header_params = [region].into();
-        ParamHeaders::of(&map).check(&call)
+        ParamHeaders::of(&map).check(&call, &[])
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Gateway {
         let find = || route(caller.call(method, params));
         // A call whose headers contradict it is refused whatever its server is, which may take long to connect. Then the
         // refusal could not have its status any more.
-        let agrees = |request: &RoutedRequest| caller.check_headers(&request.call).is_ok();
+        let agrees = |request: &RoutedRequest| caller.check_headers(request).is_ok();
         match self
             .found(caller, find, |request| agrees(request).then(|| request.server_name()), event_sender)
             .await

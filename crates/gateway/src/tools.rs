@@ -100,7 +100,7 @@ async fn forward(
     request: RoutedRequest,
     event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
-    caller.check_headers(&request.call)?;
+    caller.check_headers(&request)?;
     if request.is_login() {
         let answered = gateway.call_login(caller, request.server_name());
         return answered.map(|result| ResponseBody::Buffered(Ok(result)));

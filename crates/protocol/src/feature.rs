@@ -253,6 +253,35 @@ pub struct Tool {
     pub header_params: Result<Vec<HeaderParam>, String>,
     /// `execution.taskSupport: "required"` (2025-11-25): it runs only as a task.
     pub needs_task: bool,
+    /// Its part in an app.
+    pub ui: ToolUi,
+}
+
+/// The part of a tool in an app (`_meta.ui`). Source: MCP Apps (`io.modelcontextprotocol/ui`), 2026-01-26.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolUi {
+    /// The URI of the resource that shows its results, also as the deprecated `ui/resourceUri`.
+    pub resource: Option<String>,
+    /// Whether its `visibility` leaves out the model: only apps of its server call it.
+    pub is_app_only: bool,
+}
+
+impl ToolUi {
+    /// The extension, as clients and servers declare it.
+    pub const EXTENSION: &str = "io.modelcontextprotocol/ui";
+
+    fn of(definition: &Raw) -> Self {
+        let Some(meta) = definition.get("_meta") else { return Self::default() };
+        let ui = meta.get("ui");
+        let member = |name| ui.as_ref()?.get(name);
+        let visibility = member("visibility").filter(|list| list.as_str().starts_with('['));
+        let resource = member("resourceUri").or_else(|| meta.get("ui/resourceUri"));
+        Self {
+            resource: resource.and_then(|uri| uri.read().ok()),
+            is_app_only: visibility
+                .is_some_and(|list| !list.elements().any(|who| who.as_part().says("model"))),
+        }
+    }
 }
 
 impl Tool {
@@ -262,8 +291,8 @@ impl Tool {
         let effect = Effect::of(&definition);
         let header_params = headers::header_params(definition.get("inputSchema").as_ref());
         let needs_task = needs_task(&definition);
-        let (repaired, legacy) = (None, LegacyForm::default());
-        let tool = Self { name, definition, repaired, legacy, effect, header_params, needs_task };
+        let (repaired, legacy, ui) = (None, LegacyForm::default(), ToolUi::of(&definition));
+        let tool = Self { name, definition, repaired, legacy, effect, header_params, needs_task, ui };
         (!tool.name.is_empty()).then_some(tool)
     }
 
@@ -314,6 +343,29 @@ mod tests {
         }
         assert!(!needs(serde_json::json!({"taskSupport": true})) && !needs(serde_json::json!("required")));
         assert!(!tool(&serde_json::json!({"name": "t"})).expect("a tool").needs_task);
+    }
+
+    #[test]
+    fn tool_is_for_apps_alone_if_its_visibility_leaves_out_the_model() {
+        let ui = |meta: serde_json::Value| {
+            tool(&serde_json::json!({"name": "t", "_meta": meta})).expect("a tool").ui
+        };
+        for (visibility, expected) in [
+            (serde_json::json!(["app"]), true),
+            (serde_json::json!([]), true),
+            (serde_json::json!(["model", "app"]), false),
+            (serde_json::json!("app"), false),
+            (serde_json::json!(null), false),
+        ] {
+            let found = ui(serde_json::json!({"ui": {"visibility": visibility, "resourceUri": "ui://a"}}));
+            assert_eq!(
+                (found.is_app_only, found.resource.as_deref()),
+                (expected, Some("ui://a")),
+                "{visibility}"
+            );
+        }
+        assert_eq!(ui(serde_json::json!({"ui/resourceUri": "ui://b"})).resource.as_deref(), Some("ui://b"));
+        assert_eq!(ui(serde_json::json!({"ui": 5})), ToolUi::default());
     }
 
     #[test]

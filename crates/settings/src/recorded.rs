@@ -52,4 +52,6 @@ pub enum Expected {
     Fields(Vec<&'static str>),
     /// Nothing: an empty value counts as absent.
     Nothing,
+    /// Any value of JSON.
+    Any,
 }

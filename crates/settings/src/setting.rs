@@ -326,6 +326,21 @@ impl<'a> Setting<'a> {
         found.and_then(|value| Duration::try_from_secs_f64(value).ok())
     }
 
+    /// Reads any value as JSON, with its references expanded. No problem ever quotes it.
+    pub fn json(&self) -> Option<serde_json::Value> {
+        self.expects(|| Expected::Any);
+        let json = json_of(self.node);
+        if json.is_none() && !matches!(self.node.value, Value::Unusable) {
+            self.hidden_problem("JSON has no such number", None);
+        }
+        json
+    }
+
+    /// Whether it is a string with a reference to the environment. Only such a string may stand for a number or a truth value.
+    pub fn is_reference(&self) -> bool {
+        reference(&self.node.value).is_some()
+    }
+
     /// Reads one of a few words.
     pub fn choice<T: Copy>(&self, options: &[(&str, T)]) -> Option<T> {
         self.choice_or(options, &[])
@@ -483,6 +498,24 @@ pub fn member_path(path: &str, key: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let key = if !key.is_empty() && key.chars().all(plain) { key.into() } else { format!("{key:?}") };
     if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+/// The value as JSON; `None` if it is a number that JSON does not have.
+fn json_of(node: &Node) -> Option<serde_json::Value> {
+    use serde_json::Value as Json;
+    Some(match &node.value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        Value::Integer { value, .. } => (*value).into(),
+        Value::Float { value, .. } => Json::Number(serde_json::Number::from_f64(*value)?),
+        Value::Text(text) => text.value().into(),
+        Value::List(items) => Json::Array(items.iter().map(json_of).collect::<Option<_>>()?),
+        Value::Map(entries) => {
+            let member = |entry: &super::Entry| Some((entry.key.clone(), json_of(&entry.node)?));
+            Json::Object(entries.iter().map(member).collect::<Option<_>>()?)
+        }
+        Value::Unusable => return None,
+    })
 }
 
 /// The expansion of a string with environment references. Only such a string may replace a number.

@@ -63,6 +63,7 @@ fn valid(subject: &Subject<'_>, config: &Config) -> Vec<Finding> {
     findings.extend(config.server.auth.warning().map(Finding::warning));
     findings.extend(config.server.without_view(&config.views()).into_iter().map(Finding::warning));
     findings.extend(config.limits_without_effect().into_iter().map(Finding::warning));
+    findings.extend(config.manager.warning().map(Finding::warning));
     findings.extend(config.server.exceptions().into_iter().map(Finding::warning));
     findings.extend(config.server.remark_on_hosts().map(Finding::ok));
     for server in &config.manager.servers {

@@ -4,7 +4,7 @@
 
 use url::Url;
 
-use super::super::connect_check;
+use super::super::connect_check::{self, Inspected};
 use super::finding::{Finding, counted};
 use super::programs::stdio;
 use super::subject::Subject;
@@ -39,8 +39,12 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
         // It was found before.
         server.enabled &= stdio(server).is_none_or(|stdio| find_program(stdio).is_ok());
     }
-    match connect_check::statuses(manager) {
-        Ok(Ok(servers)) => servers.iter().filter(|server| server.config.enabled).flat_map(judged).collect(),
+    match connect_check::inspected(manager) {
+        Ok(Ok(Inspected { servers, warnings })) => {
+            let enabled = servers.iter().filter(|server| server.config.enabled);
+            let warnings = warnings.iter().map(|text| Finding::warning(untrusted(text).to_string()));
+            enabled.flat_map(judged).chain(warnings).collect()
+        }
         Ok(Err(error)) => vec![Finding::problem(error.to_string())],
         Err(error) => vec![Finding::problem(format!("the servers cannot be contacted: {error}"))],
     }

@@ -103,17 +103,21 @@ fn described(server: &str, change: &Raw) -> String {
     let moved = change.text("previous_owner").map_or_else(String::new, |owner| {
         format!("its name belonged to the server {} before, and moves from it\n", visible::line(&owner))
     });
+    let views: Vec<String> = change.get_as("held_in").unwrap_or_default();
+    let views: Vec<_> = views.iter().map(|view| visible::line(view)).collect();
+    let held =
+        if views.is_empty() { String::new() } else { format!("held in the views: {}\n", views.join(", ")) };
     let now = change.get("definition").unwrap_or_else(Raw::empty_object);
     let difference = match change.get("trusted_definition") {
         Some(before) => public_diff(&lines(&before), &lines(&now)),
-        None if changed == ["owner"] => format!("{}\n", lines(&now)),
+        None if changed == ["owner"] || changed == ["new"] => format!("{}\n", lines(&now)),
         None => format!(
             "the definition of before is not remembered; this is all of the new one:\n{}\n",
             lines(&now)
         ),
     };
     format!(
-        "{server}: {} (changed: {})\n{moved}{difference}SHA-256 {}\n",
+        "{server}: {} (changed: {})\n{moved}{held}{difference}SHA-256 {}\n",
         visible::line(&text(change, "tool")),
         changed.join(", "),
         visible::line(&text(change, "sha256"))

@@ -72,7 +72,7 @@ pub(super) async fn explain(
             screen.lines("")?;
         }
         let server = format!("{}, circuit breaker {}", text(tool, "state"), text(tool, "circuit_breaker"));
-        let held = if is(tool, "is_held") { "its definition changed, and nobody approved it" } else { "" };
+        let held = if is(tool, "is_held") { "it is new or changed, and nobody approved it" } else { "" };
         for (label, value) in [
             ("tool", format!("{}/{}", text(tool, "server"), text(tool, "tool"))),
             ("clients", clients(tool)),

@@ -1,7 +1,8 @@
 //! Tests of visible and callable tools with random policies: roles, allowed tools of servers, names,
-//! endpoints.
+//! endpoints, tools that come later, and arguments that a view fixes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub type Ran = Arc<Mutex<BTreeSet<(String, String)>>>;
 struct Recording {
     name: String,
     tools: Vec<String>,
+    /// Whether it lists the tools that come later.
+    is_whole: AtomicBool,
+    is_later: fn(&str) -> bool,
     peer: Peer,
     ran: Ran,
 }
@@ -46,12 +50,22 @@ impl Connection for Recording {
         let name = || call.params.as_ref().and_then(|params| params.get_as::<String>("name"));
         let reply = match call.method.as_str() {
             "tools/list" => {
-                let tool = |name: &String| json!({"name": name, "inputSchema": {"type": "object"}});
-                json!({"tools": self.tools.iter().map(tool).collect::<Vec<_>>()})
+                let schema = json!({"type": "object", "properties": {"who": {"type": "string"}}});
+                let tool = |name: &String| json!({"name": name, "inputSchema": schema});
+                // The first list, and then all.
+                let is_whole = self.is_whole.swap(true, Ordering::SeqCst);
+                let listed = self.tools.iter().filter(|name| is_whole || !(self.is_later)(name));
+                json!({"tools": listed.map(tool).collect::<Vec<_>>()})
             }
             "tools/call" => {
                 let ran = (self.name.clone(), name().expect("a name"));
                 assert_ne!(ran.1, BROKEN, "it panics");
+                let params: Value = call.params.as_ref().expect("parameters").read().expect("JSON");
+                let arguments = &params["arguments"];
+                let is_fixed = self.name == FIXED && arguments["through"] == "view";
+                let expected = if is_fixed { json!(OPERATOR) } else { json!(null) };
+                let is_own = arguments["who"] == CLIENT && !is_fixed;
+                let ran = if arguments["who"] == expected || is_own { ran } else { (FORGED.into(), ran.1) };
                 self.ran.lock().expect("no panic holds it").insert(ran);
                 json!({"content": []})
             }
@@ -103,6 +117,8 @@ pub struct Written {
 /// The rules of a view: servers, and allowed and denied tools as `server/tool`.
 #[derive(Debug)]
 pub struct Selected {
+    /// Whether tools that come later are held.
+    holds_new: bool,
     servers: Option<Vec<String>>,
     allow: Option<Vec<String>>,
     deny: Vec<String>,
@@ -110,6 +126,17 @@ pub struct Selected {
 
 /// The name of the view.
 const VIEW: &str = "selected";
+/// The server for whose tools the view fixes the argument `who`, and the values of the operator and of clients.
+const FIXED: &str = "s0";
+const OPERATOR: &str = "operator";
+const CLIENT: &str = "client";
+/// The server of a call whose arguments are not those that the operator fixed.
+const FORGED: &str = "forged";
+
+/// Whether a server lists the tool later than others.
+fn is_later(tool: &str) -> bool {
+    matches!(tool, "b" | "s1.b" | "read file")
+}
 
 /// How many spellings of unlisted tools are tried for each policy.
 const OTHERS: usize = 6;
@@ -145,7 +172,11 @@ impl Written {
         let all =
             all.flat_map(|(name, (tools, _))| tools.iter().map(move |tool| (name.clone(), tool.clone())));
         let view = self.view.as_ref().filter(|_| scope.view.is_some());
-        let is_selected = |server: &str, tool: &str| view.is_none_or(|view| view.has(server, tool));
+        let is_selected = |server: &str, tool: &str| {
+            // The first list with tools is known.
+            let is_new = is_later(tool) && self.servers[server].0.iter().any(|one| !is_later(one));
+            view.is_none_or(|view| view.has(server, tool) && !(is_new && view.holds(server, tool)))
+        };
         all.filter(|(server, tool)| self.permits(server, tool) && is_selected(server, tool)).collect()
     }
 
@@ -186,7 +217,8 @@ impl Written {
                 instructions: None,
             };
             let (name, tools) = (name.clone(), tools.clone());
-            Arc::new(ToRecording(Arc::new(Recording { name, tools, peer, ran: Arc::clone(ran) })))
+            let (ran, is_whole) = (Arc::clone(ran), AtomicBool::new(false));
+            Arc::new(ToRecording(Arc::new(Recording { name, tools, is_whole, is_later, peer, ran })))
         };
         let connectors = self.servers.iter().map(connector).collect();
         let mut config = crate::transcripts::manager_config(self.servers.keys().map(String::as_str));
@@ -215,7 +247,13 @@ impl Selected {
             1 => (None, Some(allow)),
             _ => (Some(some), Some(allow)),
         };
-        Self { servers, allow, deny }
+        Self { holds_new: random.random(), servers, allow, deny }
+    }
+
+    /// Whether the view holds the tool if it comes later, according to its documentation.
+    fn holds(&self, server: &str, tool: &str) -> bool {
+        let name = format!("{server}/{tool}");
+        self.holds_new && !self.allow.as_ref().is_some_and(|allow| allow.contains(&name))
     }
 
     /// Whether the view has the tool, according to its documentation.
@@ -237,7 +275,9 @@ impl Selected {
     fn view(&self) -> View {
         let texts = |all: &Vec<String>| all.iter().map(|one| &*one.clone().leak()).collect::<Vec<&str>>();
         let (servers, allow) = (self.servers.as_ref().map(texts), self.allow.as_ref().map(texts));
-        View::of(VIEW, servers.as_deref(), allow.as_deref(), &texts(&self.deny)).expect("rules")
+        let view = View::of(VIEW, servers.as_deref(), allow.as_deref(), &texts(&self.deny)).expect("rules");
+        let view = if self.holds_new { view.holding_new_tools() } else { view };
+        NAMES.iter().fold(view, |view, tool| view.fixing((FIXED, tool), ("who", &json!(OPERATOR))))
     }
 }
 
@@ -307,6 +347,9 @@ async fn listed_tools_can_be_called_and_no_others() {
         let (written, ran, shutdown) = (Written::random(&mut random), Ran::default(), Shutdown::new());
         let manager = written.start(&ran, &shutdown);
         manager.settled(&Scope::ALL, Duration::from_mins(1)).await;
+        for server in written.servers.keys() {
+            manager.reconnect(server, None).await.expect("it is read again");
+        }
         let gateway = Gateway::new(manager, shutdown.clone());
         let spellings = written.spellings();
         let view = || Some(VIEW.into());
@@ -339,8 +382,13 @@ async fn listed_tools_can_be_called_and_no_others() {
                 for name in tried {
                     calls += 1;
                     let is_listed = names.contains(name);
+                    let through = if asker.scope.view.is_some() { "view" } else { "no view" };
+                    let arguments = json!({"through": through});
                     let is_done =
-                        asker.ask("tools/call", &json!({"name": name, "arguments": {}})).await.is_ok();
+                        asker.ask("tools/call", &json!({"name": name, "arguments": arguments})).await.is_ok();
+                    // It is refused, or reaches another server.
+                    let arguments = json!({"through": through, "who": CLIENT});
+                    let _ = asker.ask("tools/call", &json!({"name": name, "arguments": arguments})).await;
                     assert!(!is_listed || is_done == may, "{name} is listed: {}", about());
                     assert!(may || !is_done, "{name}: {}", about());
                 }

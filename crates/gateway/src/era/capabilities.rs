@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use super::task;
 use json::Raw;
 use protocol::Version;
+use protocol::feature::ToolUi;
 use protocol::lifecycle::Peer;
 use protocol::skill;
 
@@ -21,7 +22,7 @@ const OF_PROTOCOL: &str = "io.modelcontextprotocol/";
 /// Extensions of the protocol that work through Switchyard: tasks and skills, whose methods it has, and MCP Apps, which
 /// are resources and members of definitions. Not included: kinds of authentication, which concern only Switchyard and
 /// its clients.
-const SERVED: [&str; 3] = [task::EXTENSION, skill::EXTENSION, "io.modelcontextprotocol/ui"];
+const SERVED: [&str; 3] = [task::EXTENSION, skill::EXTENSION, ToolUi::EXTENSION];
 /// Limits of the members and bytes of one extension.
 const MAX_MEMBERS: usize = 256;
 const MAX_BYTES: usize = 64 * 1024;

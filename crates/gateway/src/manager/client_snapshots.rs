@@ -165,7 +165,11 @@ impl Manager {
     ) -> Result<Scope, Error> {
         let shared = self.published.snapshot.load();
         let find = |name: &str| shared.view_called(name).filter(|view| own.is_none_or(|own| own == view));
-        let view = view.map(|view| find(view).ok_or_else(|| Error::view_not_found(view))).transpose()?;
+        let missing = |view: &str| match own {
+            Some(_) => Error::view_not_found(view),
+            None => shared.no_view(view),
+        };
+        let view = view.map(|view| find(view).ok_or_else(|| missing(view))).transpose()?;
         let (view, server) = match named.filter(|_| view.is_none()).and_then(find) {
             Some(view) => (Some(view), None),
             None => (view.or_else(|| own.cloned()), named),

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use secrecy::{ExposeSecret, SecretString};
+
 use super::history_config;
 use super::limits::{self, Limit};
 use super::not_configured::{NotConfigured, in_file_order};
@@ -92,8 +94,31 @@ impl Config {
         }
         if let Some(views) = fields.setting().member("views") {
             view::check_names(&views, &config.names());
+            if !views.is_any() {
+                config.redact(view::secrets(&views));
+            }
         }
         config
+    }
+
+    /// Has each server redact `secrets` that views give it as arguments. A server with other secrets is another one.
+    fn redact(&mut self, secrets: Vec<(String, SecretString)>) {
+        for (name, secret) in secrets {
+            if let Some(server) = self.servers.iter_mut().find(|server| *server.name == *name) {
+                server.source = server.source.and(secret.expose_secret());
+                server.secrets.push(secret);
+            }
+        }
+    }
+
+    /// Says that what views hold is forgotten with each restart, if so.
+    pub fn warning(&self) -> Option<String> {
+        let holding = self.views.iter().find(|view| view.holds_new_tools() && self.remembered.is_none())?;
+        let name = &holding.name;
+        Some(format!(
+            "views.{name}: no folder for state is known, so every tool that is there after a restart is known: set \
+             `state_dir` below `server`"
+        ))
     }
 
     /// The view `name`.

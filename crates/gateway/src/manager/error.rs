@@ -52,6 +52,8 @@ pub enum Error {
     ViewNotFound {
         /// The requested name.
         view: String,
+        /// Similar names, for a client that may know the views.
+        nearest: Vec<String>,
     },
     /// The entry of the server in the configuration file cannot be used.
     #[error("server {:?} is not configured: {}", .0.name, .0.reason())]
@@ -111,6 +113,18 @@ pub enum Error {
         tool: String,
         /// The path of the argument in the parameters: `arguments.region`.
         member: String,
+    },
+    /// The client sends an argument that its view fixes.
+    #[error(
+        "the argument {argument:?} of the tool {tool:?} is fixed by the operator and cannot be sent; leave it out"
+    )]
+    FixedArgument {
+        /// The server.
+        server: Arc<str>,
+        /// The tool's name towards the client.
+        tool: String,
+        /// The argument.
+        argument: String,
     },
     /// The definition of the tool changed since it was approved, and the tool is blocked.
     #[error(
@@ -185,7 +199,13 @@ impl Error {
 
     /// An error for a view that does not exist, or that a client may not have.
     pub fn view_not_found(view: &str) -> Self {
-        Self::ViewNotFound { view: sanitize::name(view) }
+        Self::ViewNotFound { view: sanitize::name(view), nearest: Vec::new() }
+    }
+
+    /// An error for a view that is not among `views`, which the client may know.
+    pub fn no_such_view<'a>(view: &str, views: impl Iterator<Item = &'a str>) -> Self {
+        let nearest = nearest_few(view, views).into_iter().map(str::to_owned).collect();
+        Self::ViewNotFound { view: sanitize::name(view), nearest }
     }
 
     /// An error for a name that is not among `names`.

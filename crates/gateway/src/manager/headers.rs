@@ -70,7 +70,7 @@ impl Manager {
 
 /// Returns the header parameters in the current list, or none if the tool is gone.
 fn current_params(server: &Server, request: &RoutedRequest) -> Option<Arc<[HeaderParam]>> {
-    let mut tools = server.catalog.tools().iter();
+    let mut tools = server.catalog.all_tools().iter();
     let found = tools.find(|entry| entry.route.subject == request.subject)?;
     Some(Arc::clone(&found.route.header_params))
 }

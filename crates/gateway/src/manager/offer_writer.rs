@@ -125,6 +125,7 @@ impl Writer {
             read_at,
             signs: now.signs.clone(),
             trusted: now.trust.to_bytes(),
+            new: now.trust.new_to_bytes(),
             names: now.names.clone(),
         };
         if self.folder.write(content) {
@@ -156,7 +157,7 @@ impl Saved {
             && self.names == now.names
             && self.principals == now.principals
             && self.offer == now.offer
-            && (Arc::ptr_eq(&self.trust, &now.trust) || self.trust.to_bytes() == now.trust.to_bytes())
+            && (Arc::ptr_eq(&self.trust, &now.trust) || self.trust.remembers_the_same(&now.trust))
     }
 }
 

@@ -23,7 +23,8 @@ impl Error {
                 problem.available.clone_from(available);
                 suggesting(problem, nearest)
             }
-            Self::NotConfigured(_) | Self::ViewNotFound { .. } => problem,
+            Self::NotConfigured(_) => problem,
+            Self::ViewNotFound { nearest, .. } => suggesting(problem, nearest),
             Self::NameNotFound { kind, name, nearest, unreached, hidden, .. } => {
                 // A server that was not reached yet may have the name.
                 problem.retryable = !unreached.is_empty();
@@ -46,6 +47,10 @@ impl Error {
             Self::AmbiguousArgument { member, .. } => {
                 problem.errors = vec![several(member)];
                 problem.rejecting(&**member, None, "one value", "send it once")
+            }
+            Self::FixedArgument { argument, .. } => {
+                let member = format!("arguments.{argument}");
+                problem.rejecting(&*clipped(member), None, "no value", "leave it out")
             }
             Self::ToolChanged { server, changed, .. } => {
                 problem.changed.clone_from(changed);
@@ -77,7 +82,7 @@ impl Error {
             Self::Ambiguous { kind: ItemKind::Tool, .. } => C::AmbiguousTool,
             Self::Ambiguous { kind: ItemKind::Prompt, .. } => C::AmbiguousPrompt,
             Self::AmbiguousUri { .. } => C::AmbiguousUri,
-            Self::AmbiguousArgument { .. } => C::InvalidParams,
+            Self::AmbiguousArgument { .. } | Self::FixedArgument { .. } => C::InvalidParams,
             Self::ToolChanged { .. } => C::ToolChanged,
             Self::OtherDefinition { .. } => C::OtherDefinition,
             Self::ResourceNotFound { .. } => C::ResourceNotFound,
@@ -96,6 +101,7 @@ impl Error {
             }
             Self::Ambiguous { kind, name, .. } => (None, (*kind == ItemKind::Tool).then_some(&**name)),
             Self::AmbiguousArgument { server, tool, .. }
+            | Self::FixedArgument { server, tool, .. }
             | Self::ToolChanged { server, tool, .. }
             | Self::OtherDefinition { server, tool, .. } => (Some(server), Some(tool)),
             Self::Upstream { server, tool, .. } => (Some(server), tool.as_deref()),

@@ -26,6 +26,7 @@ use super::live_events::{EventContent, LiveEvents};
 use super::recorded_call::Recorder;
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
+use super::view_warnings::ViewWarning;
 use protocol::Notification;
 use upstream::{Affinity, Change, Offer, State, Update, Upstream, breaker};
 
@@ -117,6 +118,8 @@ pub(super) struct Registry {
     deferred: HashSet<Arc<str>>,
     /// Whether names that stay with their first server must still be logged, for the same reason.
     has_untold_names: bool,
+    /// The warnings about views that were logged.
+    view_warnings: HashSet<ViewWarning>,
 }
 
 impl Registry {
@@ -142,6 +145,7 @@ impl Registry {
             own: OwnOffers::default(),
             deferred: HashSet::new(),
             has_untold_names: false,
+            view_warnings: HashSet::new(),
         };
         let published =
             Published { snapshot, count, notices, clients, live, recorder, has_logins, forwards_headers };
@@ -276,7 +280,13 @@ impl Registry {
     async fn publish(&mut self, next: Snapshot) {
         let (before, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let now = Arc::clone(&before);
-        let Some(next) = off_thread(move || next.with_projections(&config, Some(&now))).await else { return };
+        let build = move || {
+            let next = next.with_projections(&config, Some(&now));
+            let warnings = next.view_warnings();
+            (next, warnings)
+        };
+        let Some((next, warnings)) = off_thread(build).await else { return };
+        self.warn(warnings);
         for server in next.servers() {
             let name = &server.upstream.config().name;
             let known = before.server(name).ok().map(|before| &before.trust);
@@ -298,6 +308,16 @@ impl Registry {
         self.forwards_headers.fetch_or(next.forwards_headers(), Ordering::Relaxed);
         self.snapshot.store(Arc::new(next));
         self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Logs what is wrong in the views and was not before.
+    fn warn(&mut self, warnings: Vec<ViewWarning>) {
+        for ViewWarning { view, text } in
+            warnings.iter().filter(|warning| !self.view_warnings.contains(warning))
+        {
+            tracing::warn!(%view, reason = %text, "the view is not as its settings say");
+        }
+        self.view_warnings = warnings.into_iter().collect();
     }
 
     fn has_deferred(&self) -> bool {

@@ -70,7 +70,7 @@ impl<'a> CacheableCall<'a> {
     /// Returns the keys of the result: for the principal, and for all.
     fn keys(&self) -> (Key, Key) {
         let (server, tool) = (&self.server.upstream.config(), &self.request.subject);
-        let tools = self.server.catalog.tools();
+        let tools = self.server.catalog.all_tools();
         let definition = tools.iter().find(|entry| entry.route.subject == *tool);
         let params = self.request.params().without("_meta");
         let forwarded = self.request.call.forwarded.as_ref();

@@ -18,6 +18,7 @@ use super::catalog::Route;
 use super::error::{Error, ItemKind};
 use super::limits::Admission;
 use super::snapshot::{Scope, Server, Snapshot};
+use super::tool_arguments::{Filled, ToolArguments};
 use super::{failed, unrequested};
 use json::Raw;
 use protocol::feature::{Effect, Kind};
@@ -51,6 +52,8 @@ pub struct RoutedRequest {
     pub(crate) route: Option<Arc<Route>>,
     /// The parts that it took of the limits of its caller, once it was counted.
     pub(crate) admission: Admission,
+    /// The arguments of a tool that its view gives, and not the client.
+    pub(crate) given: Vec<Arc<str>>,
 }
 
 impl RoutedRequest {
@@ -63,8 +66,8 @@ impl RoutedRequest {
     ) -> Result<Self, Error> {
         let (timeout, started) = (None, now());
         let server = Arc::clone(snapshot.server(server)?);
-        let (route, admission) = (None, Admission::default());
-        Ok(Self { server, can_clash: false, subject, call, timeout, started, route, admission })
+        let (route, admission, given) = (None, Admission::default(), Vec::new());
+        Ok(Self { server, can_clash: false, subject, call, timeout, started, route, admission, given })
     }
 
     /// Makes the call of a tool that the client calls `name`.
@@ -74,9 +77,13 @@ impl RoutedRequest {
         name: &str,
         call: Box<Call>,
     ) -> Result<Self, Error> {
-        let call = tool_call(&route, name, call);
+        let mut call = tool_call(&route, name, call);
+        let given = match &route.arguments {
+            Some(arguments) => fill(arguments, (&route, name), &mut call)?,
+            None => Vec::new(),
+        };
         let routed = Self::new(snapshot, &route.server, Arc::clone(&route.subject), call)?;
-        Ok(Self { can_clash: snapshot.can_clash(scope), route: Some(route), ..routed })
+        Ok(Self { can_clash: snapshot.can_clash(scope), route: Some(route), given, ..routed })
     }
 
     /// Whether the client sees the tool's structured results as objects, because its revision allows no other values.
@@ -140,9 +147,7 @@ impl RoutedRequest {
         }
         match self.tool() {
             Some(tool) if !server.offers_tool(tool) => Err(self.unknown_at(server)),
-            None if self.reads_a_uri()
-                && !server.offers(Kind::Resources, &self.subject, Effect::ReadOnly) =>
-            {
+            None if self.reads_a_uri() && !server.offers(Kind::Resources, &self.subject) => {
                 Err(Error::resource_not_found(&self.subject))
             }
             _ => Ok(()),
@@ -241,6 +246,22 @@ fn tool_call(route: &Route, name: &str, mut call: Box<Call>) -> Box<Call> {
     call
 }
 
+/// Adds the arguments that the view of the client gives the tool, and returns their names.
+fn fill(
+    arguments: &ToolArguments,
+    (route, name): (&Route, &str),
+    call: &mut Call,
+) -> Result<Vec<Arc<str>>, Error> {
+    let params = call.params.take().unwrap_or_else(Raw::empty_object);
+    let Filled { params, given } = arguments.fill(&params).map_err(|argument| Error::FixedArgument {
+        server: Arc::clone(&route.server),
+        tool: name.to_owned(),
+        argument: argument.to_string(),
+    })?;
+    call.params = Some(params);
+    Ok(given)
+}
+
 /// Returns `call`, which reads what its `member` names `from`, as the server that names it `to` gets it.
 pub(super) fn read_call(mut call: Box<Call>, member: &str, from: &str, to: &str) -> Box<Call> {
     call.effect = effect_of(&call, Effect::ReadOnly);
@@ -322,6 +343,7 @@ mod tests {
             subject: "t".into(),
             effect: Effect::Unsafe,
             header_params: Arc::default(),
+            arguments: None,
             wraps_result: false,
             needs_task: false,
             is_login: false,

@@ -2,15 +2,17 @@
 //!
 //! Not here: how it is shown (`admin`), and the state of connections (`upstream::status`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::catalog::MovedName;
 use super::error::Error;
 use super::not_configured::{NotConfigured, in_file_order, reason};
 use super::snapshot::{Scope, Server, Snapshot};
-use super::trust::{Trust, definition_sha256};
+use super::trust::{Change, Trust, definition_sha256};
+use super::view::Holding;
 use json::Raw;
-use protocol::feature::Kind;
+use protocol::feature::{Kind, Tool};
 use runtime::telemetry::durations::Durations;
 use settings::Problem;
 use upstream::{State, Status};
@@ -32,6 +34,8 @@ pub struct ServerStatus {
     pub prompts: usize,
     /// Which definitions of its tools are trusted.
     pub trust: Arc<Trust>,
+    /// The views that hold changed tools because they are new to them, by the name of the tool at the server.
+    pub held_in: BTreeMap<String, Vec<Arc<str>>>,
     /// Its tools whose bare name another server had before.
     pub moved: Vec<MovedTool>,
     /// How long its calls took.
@@ -152,6 +156,7 @@ impl ServerStatus {
             templates: count(Kind::Templates),
             prompts: count(Kind::Prompts),
             trust: if is_whole { Arc::clone(&server.trust) } else { Arc::default() },
+            held_in: if is_whole { held_in(snapshot, server) } else { BTreeMap::new() },
             moved: if is_whole { moved(snapshot, server) } else { Vec::new() },
             durations: Arc::clone(&server.durations),
             problems: snapshot.problems_of(&server.upstream.config().name),
@@ -165,6 +170,22 @@ impl ServerStatus {
     }
 }
 
+fn held_in(snapshot: &Snapshot, server: &Server) -> BTreeMap<String, Vec<Arc<str>>> {
+    let config = server.upstream.config();
+    let mut changes = server.trust.changes().filter(|change| server.trust.is_new_to_views(change)).peekable();
+    if changes.peek().is_none() {
+        return BTreeMap::new();
+    }
+    let views = snapshot.all_views();
+    let holding = Holding { views: &views, server: &config.name };
+    let held = |change: &Change| {
+        let tool = Tool::from_definition(change.definition.clone())?;
+        let names: Vec<_> = holding.names(&config.tools, &tool).collect();
+        (!names.is_empty()).then_some((tool.name, names))
+    };
+    changes.take(MAX_SHOWN).filter_map(held).collect()
+}
+
 fn moved(snapshot: &Snapshot, server: &Server) -> Vec<MovedTool> {
     let Ok(catalog) = snapshot.catalog(&Scope::ALL) else { return Vec::new() };
     let (name, offer) = (&server.upstream.config().name, server.offer.as_ref());
@@ -174,8 +195,8 @@ fn moved(snapshot: &Snapshot, server: &Server) -> Vec<MovedTool> {
         let (previous_owner, definition) = (Arc::clone(moved.owner), found.definition.clone());
         Some(MovedTool { tool: tool.to_owned(), previous_owner, definition })
     };
-    catalog.moved(Kind::Tools).filter_map(of_server).take(MAX_MOVED).collect()
+    catalog.moved(Kind::Tools).filter_map(of_server).take(MAX_SHOWN).collect()
 }
 
-/// Tools with a moved name that are shown of one server at most.
-const MAX_MOVED: usize = 100;
+/// Tools of one kind that are shown of one server at most.
+const MAX_SHOWN: usize = 100;

@@ -24,8 +24,9 @@ use super::error::{Error, ItemKind};
 use super::known::KnownServers;
 use super::naming::Rules;
 use super::not_configured::NotConfigured;
+use super::selection::Selection;
 use super::trust::{Approval, Trust};
-use super::view::{self, Target, View};
+use super::view::{self, Holding, Target, ToolFacts, View};
 use protocol::feature::{Effect, Kind, List, Lists};
 use runtime::telemetry::durations::Durations;
 use upstream::{Offer, State, Upstream};
@@ -333,13 +334,20 @@ impl Server {
     /// Makes its catalog from its offer, which comes after `before`.
     fn read_offer(&mut self, config: &Config, before: Option<&Offer>) {
         if let Some(offer) = &self.offer {
-            let reviewed = self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools);
-            let offered = before.into_iter().flat_map(Offer::trusted_definitions);
-            self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
+            self.trust = self.reviewed(config, offer, before);
         }
         let own = self.alone(config);
         self.revisions.count(changed(&own, &self.catalog));
         self.catalog = own;
+    }
+
+    /// The trusted definitions after a look at `offer`, which comes after `before`.
+    fn reviewed(&self, config: &Config, offer: &Offer, before: Option<&Offer>) -> Arc<Trust> {
+        let there = self.upstream.config();
+        let holding = Holding { views: &config.views, server: &there.name };
+        let reviewed = self.trust.reviewed(offer.trusted_definitions(), &there.tools, holding);
+        let offered = before.into_iter().flat_map(Offer::trusted_definitions);
+        Arc::new(reviewed.with_definitions(&self.trust, offered))
     }
 
     /// Returns the catalog of this server alone, under its own names.
@@ -349,20 +357,35 @@ impl Server {
         Arc::new(catalog(std::iter::once(self), style, &mut history))
     }
 
+    /// The tools of `offer` that clients get.
+    pub(in crate::manager) fn selection<'a>(&'a self, offer: &'a Offer) -> Selection<'a> {
+        let config = self.upstream.config();
+        Selection::of(&config.name, (&config.tools, &self.trust), self.view.as_deref(), &offer.tools)
+    }
+
     /// Whether clients get the tool `name`, as the server declares it now.
     pub(in crate::manager) fn offers_tool(&self, name: &str) -> bool {
-        let config = self.upstream.config();
-        let mut tools = self.offer.iter().flat_map(|offer| &offer.tools);
-        tools.find(|tool| tool.name == name).is_some_and(|tool| {
-            let effect = self.view.as_ref().map_or(tool.effect, |view| view.effect(&config.name, tool));
-            self.offers(Kind::Tools, name, effect)
+        self.offer.as_ref().is_some_and(|offer| {
+            let found = offer.tools.iter().find(|tool| tool.name == name);
+            found.is_some_and(|tool| self.selection(offer).offers(tool))
         })
     }
 
-    /// Whether clients get something that this server has.
-    pub(in crate::manager) fn offers(&self, kind: Kind, name: &str, effect: Effect) -> bool {
+    /// Whether clients may get the tool `name`, which was never listed.
+    fn may_offer_tool(&self, name: &str) -> bool {
         let config = self.upstream.config();
-        view::offers(self.view.as_deref(), &config.tools, Target { server: &config.name, kind, name, effect })
+        let is_new = self.trust.is_new(name);
+        let tool = ToolFacts { is_new, ..ToolFacts::of(Effect::Unsafe) };
+        let target = Target { server: &config.name, kind: Kind::Tools, name, tool };
+        view::offers(self.view.as_deref(), &config.tools, target)
+    }
+
+    /// Whether clients get a prompt, a resource, a template or a skill of this server.
+    pub(in crate::manager) fn offers(&self, kind: Kind, name: &str) -> bool {
+        let config = self.upstream.config();
+        let tools = self.offer.as_ref().map_or(&[][..], |offer| &offer.tools);
+        let rules = (&config.tools, &*self.trust);
+        Selection::of(&config.name, rules, self.view.as_deref(), tools).offers_item(kind, name)
     }
 }
 

@@ -1,10 +1,14 @@
-//! Changes of a tool by a view: its name, its texts, its annotations, and hints for clients.
+//! Changes of a tool by a view: its name, its texts, its annotations, its arguments, and hints for clients.
 //!
 //! Invariants: an operator's word about a tool counts instead of its server's. Digests of definitions that operators
 //! approve are those of the server's definition, so a change of a view needs no approval.
 //!
 //! Not here: which tools a view has (`view`).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::tool_arguments::{ArgumentValue, ToolArguments};
 use json::Raw;
 use protocol::feature::{Effect, Tool};
 use settings::{FromSetting, Setting, settings, words};
@@ -48,13 +52,40 @@ settings! {
         ask: Option<Ask>;
         /// a hint for Claude Code: the longest result in characters (`anthropic/maxResultSizeChars`)
         max_result_chars: Option<u32>, in 1..=10_000_000;
+        /// arguments of each call, by name. Clients do not see them, and cannot send them
+        fixed_arguments: BTreeMap<String, ArgumentValue>;
+        /// arguments of calls in which the client does not send them, by name. Clients see them in the schema
+        default_arguments: BTreeMap<String, ArgumentValue>, with read_defaults;
     }
+    check ToolChange::check;
 }
 
 impl ToolChange {
     /// The name towards clients.
     pub(super) fn name(&self) -> Option<&String> {
         self.name.as_ref()
+    }
+
+    /// The arguments for `tool`, if the view gives it some. The error says why they do not fit, without a value of them.
+    pub(super) fn arguments_for(&self, tool: &Tool) -> Result<Option<Arc<ToolArguments>>, String> {
+        if self.fixed_arguments.is_empty() && self.default_arguments.is_empty() {
+            return Ok(None);
+        }
+        ToolArguments::of(&self.fixed_arguments, &self.default_arguments, tool).map(Arc::new).map(Some)
+    }
+
+    /// Fixes an argument.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn fix(&mut self, argument: &str, value: &serde_json::Value) {
+        self.fixed_arguments.insert(argument.to_owned(), ArgumentValue::of(value));
+    }
+
+    fn check(change: &mut Self, setting: &Setting<'_>) {
+        let both = change.fixed_arguments.keys().find(|name| change.default_arguments.contains_key(*name));
+        if let Some(name) = both {
+            setting
+                .key_problem(format!("`{name}` is both fixed and a default"), Some("write it once".into()));
+        }
     }
 
     /// The effect of the tool, as the operator and its server declare it.
@@ -120,6 +151,15 @@ fn read_name(setting: &Setting<'_>) -> Option<String> {
     setting.parsed("a name of 1 to 64 letters, digits, `-` and `_`", |name| {
         ((1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_allowed)).then(|| name.to_owned())
     })
+}
+
+/// Clients see defaults, so a value that may be secret is refused.
+fn read_defaults(setting: &Setting<'_>) -> Option<BTreeMap<String, ArgumentValue>> {
+    if !setting.secrets().is_empty() {
+        let hint = "write the value itself, or make it one of `fixed_arguments`";
+        setting.key_problem("clients see a default, so it cannot have a variable", Some(hint.into()));
+    }
+    BTreeMap::from_setting(setting)
 }
 
 fn read_description(setting: &Setting<'_>) -> Option<String> {

@@ -8,6 +8,9 @@
 //!
 //! A skill is compared like a tool, under its URI in place of a name: its entry has the digests of its files.
 //!
+//! Where a view holds new tools, a tool that the first list of its server did not have is remembered as new until an
+//! operator approves it.
+//!
 //! Not here: the digests that are compared (`digest`), how an untrusted tool is treated (`catalog`, by
 //! `tools.on_change`), who may approve.
 
@@ -20,6 +23,7 @@ use bytes::Bytes;
 
 use self::digest::{DefinitionDigest, RECORD, Sha256Hash, name_hash, whole_hash};
 use super::error::{Error, ItemKind};
+use super::view::Holding;
 use json::Raw;
 use protocol::skill;
 use runtime::telemetry::{audit, untrusted};
@@ -29,6 +33,10 @@ use upstream::config::{OnChange, Tools};
 const MOST: usize = 10_000;
 /// Name that a change is reported under if only the hash of the trusted definition is known.
 const WHOLE: &str = "definition";
+/// Name that a tool is reported under that its server did not have before, and that a view holds.
+const NEW: &str = "new";
+/// The member of a definition by which views select.
+const ANNOTATIONS: &str = "annotations";
 /// Limit of the trusted definitions of one server that are kept to be compared, in bytes.
 const MOST_BEFORE: usize = 256 * 1024;
 /// Limit of the changed tools of one server that are kept from offers to single clients.
@@ -56,6 +64,8 @@ pub struct Change {
 pub struct Trust {
     /// By the hash of a tool's name, which may be long.
     known: Arc<HashMap<Sha256Hash, DefinitionDigest>>,
+    /// Those of them that were not in the first list while a view held new tools, and that nobody approved.
+    new: Arc<HashSet<Sha256Hash>>,
     /// The changed tools of this offer.
     changes: BTreeMap<String, Arc<Change>>,
     /// The changed tools of offers to single clients, as they were seen last. Here they block nothing.
@@ -93,6 +103,16 @@ impl Change {
             trusted: known.map(|known| known.whole).or(named),
             now,
         }
+    }
+
+    /// Whether its server did not have it before, and nobody approved it.
+    pub fn is_new(&self) -> bool {
+        self.changed.first() == Some(&NEW)
+    }
+
+    /// Whether its definition is not the trusted one.
+    fn differs(&self) -> bool {
+        self.changed != [NEW]
     }
 
     /// The SHA-256 of the definition as its server writes it now, in hexadecimal digits.
@@ -141,18 +161,42 @@ impl Trust {
                 elsewhere.insert(tool.clone(), Arc::clone(change));
             }
         }
-        let is_new = self.known.len() != own.known.len() || elsewhere != self.elsewhere;
-        is_new.then(|| Self { known: Arc::clone(&own.known), elsewhere, ..self.clone() })
+        let is_new =
+            self.known.len() != own.known.len() || self.new != own.new || elsewhere != self.elsewhere;
+        let (known, new) = (Arc::clone(&own.known), Arc::clone(&own.new));
+        is_new.then(|| Self { known, new, elsewhere, ..self.clone() })
     }
 
-    /// Whether changed tools are blocked.
-    pub const fn holds(&self) -> bool {
-        self.holds
+    /// Whether a tool with `change` is blocked for all clients.
+    pub fn blocks(&self, change: &Change) -> bool {
+        self.holds && change.differs()
     }
 
     /// Returns the change of `tool`, if the tool is blocked for it.
     pub(super) fn held(&self, tool: &str) -> Option<&Arc<Change>> {
-        self.changes.get(tool).filter(|_| self.holds)
+        self.changes.get(tool).filter(|change| self.blocks(change))
+    }
+
+    /// Whether a view that holds new tools holds `tool`: its server did not have it before, or changed the annotations by
+    /// which views select it.
+    pub(super) fn is_new(&self, tool: &str) -> bool {
+        self.is_new_name(&name_hash(tool))
+            || self.changes.get(tool).is_some_and(|change| self.is_new_to_views(change))
+    }
+
+    /// Whether a view that holds new tools holds a tool with `change`.
+    pub(super) fn is_new_to_views(&self, change: &Change) -> bool {
+        change.is_new() || change.changed.contains(&ANNOTATIONS) || self.is_new_name(&name_hash(&change.tool))
+    }
+
+    /// How many tools are blocked for all clients.
+    pub fn blocked(&self) -> usize {
+        self.changes().filter(|change| self.blocks(change)).count()
+    }
+
+    fn is_new_name(&self, name: &Sha256Hash) -> bool {
+        // Beyond the limit of remembered tools, none is known.
+        self.new.contains(name) || !self.known.is_empty() && !self.known.contains_key(name)
     }
 
     /// The SHA-256 of the current definition of `tool`, in hexadecimal digits; none if it is not remembered.
@@ -178,32 +222,49 @@ impl Trust {
         known.is_none_or(|known| known.whole == whole_hash(definition))
     }
 
-    /// Compares the current definitions of the server with the trusted ones. A tool that was never seen
-    /// becomes trusted, unless the configuration file names another definition of it.
+    /// Compares the current definitions of the server with the trusted ones. A tool that was never seen becomes trusted,
+    /// unless the configuration file names another definition of it. Where views hold new tools, all that it shows first
+    /// are known, and a later one is new.
     pub(super) fn reviewed<'a>(
         &self,
         offered: impl Iterator<Item = (&'a str, &'a Raw)>,
         choice: &Tools,
+        holding: Holding<'_>,
     ) -> Self {
-        let policy = choice.on_change;
-        if policy == OnChange::Allow {
+        let (policy, holds_new) = (choice.on_change, holding.is_any());
+        if policy == OnChange::Allow && !holds_new {
             return Self::default();
         }
-        let mut next = Self { changes: BTreeMap::new(), holds: policy == OnChange::Block, ..self.clone() };
+        let holds = policy == OnChange::Block;
+        let mut next = Self { changes: BTreeMap::new(), holds, ..self.clone() };
+        if !holds_new {
+            next.new = Arc::default();
+        }
+        let is_first = next.known.is_empty();
         for (tool, definition) in offered {
             let (name, whole) = (name_hash(tool), whole_hash(definition));
-            let (known, named) = (next.known.get(&name), choice.trusted.get(tool).copied());
-            if known.is_some_and(|known| known.whole == whole) {
+            let (known, named) = (next.known.get(&name).copied(), choice.trusted.get(tool).copied());
+            let is_same = known.is_some_and(|known| known.whole == whole);
+            if is_same && !next.new.contains(&name) {
                 continue;
             }
-            let now = DefinitionDigest::of(definition, whole);
-            let is_trusted = named.map_or(known.is_none(), |named| named == whole);
-            if is_trusted && (known.is_some() || next.known.len() < MOST) {
+            let now = known.filter(|_| is_same).unwrap_or_else(|| DefinitionDigest::of(definition, whole));
+            let is_trusted =
+                policy == OnChange::Allow || is_same || named.map_or(known.is_none(), |named| named == whole);
+            let has_room = known.is_some() || next.known.len() < MOST;
+            let mut change = (!is_trusted || !has_room && policy != OnChange::Allow)
+                .then(|| Change::of((tool, definition), now, known.as_ref(), named));
+            if has_room && holds_new && !is_first && known.is_none() {
+                Arc::make_mut(&mut next.new).insert(name);
+            }
+            if has_room && is_trusted && !is_same {
                 Arc::make_mut(&mut next.known).insert(name, now);
-                continue;
             }
-            let change = Change::of((tool, definition), now, known, named);
-            next.changes.insert(tool.to_owned(), Arc::new(change));
+            if holds_new && !is_first && next.is_new_name(&name) && holding.holds(choice, tool, definition) {
+                let new = || Change { trusted: None, ..Change::of((tool, definition), now, None, None) };
+                change.get_or_insert_with(new).changed.insert(0, NEW);
+            }
+            next.changes.extend(change.map(|change| (tool.to_owned(), Arc::new(change))));
         }
         next
     }
@@ -215,15 +276,33 @@ impl Trust {
         known.into_iter().flat_map(|(name, digest)| digest.to_record(name)).collect()
     }
 
-    /// Reads what [`Trust::to_bytes`] made. `None` if it is something else.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    /// Whether a file of `other` has the same content.
+    pub(super) fn remembers_the_same(&self, other: &Self) -> bool {
+        self.known == other.known && self.new == other.new
+    }
+
+    /// The hashes of the names of new tools as bytes, in a fixed order.
+    pub(super) fn new_to_bytes(&self) -> Vec<u8> {
+        let mut new: Vec<_> = self.new.iter().collect();
+        new.sort_unstable();
+        new.into_iter().flatten().copied().collect()
+    }
+
+    /// Reads what [`Trust::to_bytes`] and [`Trust::new_to_bytes`] made. `None` if it is something else.
+    pub(super) fn from_bytes(bytes: &[u8], new: &[u8]) -> Option<Self> {
         let (records, rest) = bytes.as_chunks::<RECORD>();
         if !rest.is_empty() || records.len() > MOST {
             return None;
         }
         let known: HashMap<_, _> =
             records.iter().map(DefinitionDigest::from_record).collect::<Option<_>>()?;
-        Some(Self { known: Arc::new(known), ..Self::default() })
+        let (names, rest) = new.as_chunks();
+        let new: HashSet<Sha256Hash> = names.iter().copied().collect();
+        (rest.is_empty() && names.len() <= MOST).then(|| Self {
+            known: Arc::new(known),
+            new: Arc::new(new),
+            ..Self::default()
+        })
     }
 
     /// Adds the trusted definitions of changed tools: from `before`, or else from `offered`, the tools that the server had
@@ -270,6 +349,9 @@ impl Trust {
                 next.retain_offered(&offered);
             }
             Arc::make_mut(&mut next.known).insert(name, change.now);
+            if next.new.contains(&name) {
+                Arc::make_mut(&mut next.new).remove(&name);
+            }
             next.changes.remove(&change.tool);
             next.elsewhere.remove(&change.tool);
             let (tool, definition) = (untrusted(&change.tool), change.sha256());
@@ -304,23 +386,30 @@ impl Trust {
     fn retain_offered(&mut self, offered: &[(&str, &Raw)]) {
         let there: HashSet<Sha256Hash> = offered.iter().map(|(tool, _)| name_hash(tool)).collect();
         Arc::make_mut(&mut self.known).retain(|name, _| there.contains(name));
+        Arc::make_mut(&mut self.new).retain(|name| there.contains(name));
     }
 
     /// Logs the changes since `before`. If the audit log is full, this fails and must be repeated.
     pub(super) fn report(&self, server: &str, before: Option<&Self>) -> Result<(), audit::Full> {
         let was_told = |change: &Change| {
             let before_notice = before.and_then(|before| before.change(&change.tool));
-            before_notice.is_some_and(|before_notice| before_notice.now == change.now)
-                && before.is_some_and(|b| b.holds == self.holds)
+            before_notice.is_some_and(|before_notice| {
+                before_notice.now == change.now && before_notice.is_new() == change.is_new()
+            }) && before.is_some_and(|b| b.holds == self.holds)
         };
-        let outcome = if self.holds { "held_back" } else { "passed" };
+        let outcome = |change: &Change| match (self.blocks(change), change.is_new()) {
+            (true, _) => "held_back",
+            (false, true) => "held_in_views",
+            (false, false) => "passed",
+        };
         let mut news = self.changes().filter(|change| !was_told(change));
         for change in news.by_ref().take(TOLD) {
-            audit::tool_changed(server, &change.tool, &change.changed, &change.sha256(), outcome)?;
+            let (tool, changed, sha256) = (&change.tool, &change.changed, change.sha256());
+            audit::tool_changed(server, tool, changed, &sha256, outcome(change))?;
         }
         let more = news.count();
         if more > 0 {
-            tracing::warn!(server, more, outcome, "more definitions of tools changed than are logged here");
+            tracing::warn!(server, more, "more definitions of tools changed than are logged here");
         }
         Ok(())
     }

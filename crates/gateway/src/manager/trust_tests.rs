@@ -37,7 +37,9 @@ fn choice(on_change: OnChange) -> Tools {
 
 /// Returns the state after a server listed each of `lists`.
 fn seen(lists: &[&[Tool]]) -> Trust {
-    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(pairs(tools), &choice(OnChange::Block)))
+    lists.iter().fold(Trust::default(), |trust, tools| {
+        trust.reviewed(pairs(tools), &choice(OnChange::Block), Holding::default())
+    })
 }
 
 fn changed(trust: &Trust) -> Vec<(&str, Vec<&'static str>)> {
@@ -99,9 +101,13 @@ fn a_new_tool_and_one_that_goes_are_no_change_and_one_that_comes_back_is_compare
 
 #[test]
 fn where_changes_are_allowed_nothing_is_remembered() {
-    let trust = seen(&[&[saying("a", "1")]]).reviewed(pairs(&[saying("a", "2")]), &choice(OnChange::Allow));
+    let trust = seen(&[&[saying("a", "1")]]).reviewed(
+        pairs(&[saying("a", "2")]),
+        &choice(OnChange::Allow),
+        Holding::default(),
+    );
     assert!(trust.known.is_empty() && changed(&trust).is_empty());
-    let trust = trust.reviewed(pairs(&[saying("a", "3")]), &choice(OnChange::Block));
+    let trust = trust.reviewed(pairs(&[saying("a", "3")]), &choice(OnChange::Block), Holding::default());
     assert!(changed(&trust).is_empty(), "trust begins with what is there now");
 }
 
@@ -113,7 +119,9 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
         Tools { trusted, ..choice(OnChange::Block) }
     };
     let trust = |lists: &[&Tool], choice: &Tools| {
-        lists.iter().fold(Trust::default(), |trust, tool| trust.reviewed(pairs(&[(*tool).clone()]), choice))
+        lists.iter().fold(Trust::default(), |trust, tool| {
+            trust.reviewed(pairs(&[(*tool).clone()]), choice, Holding::default())
+        })
     };
     assert!(changed(&trust(&[&one], &named(&one))).is_empty());
     let first = trust(&[&other], &named(&one));
@@ -126,11 +134,15 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
         .approved(Approval::default(), &"s".into(), pairs(std::slice::from_ref(&other)))
         .expect("approved");
     assert!(
-        changed(&approved.reviewed(pairs(std::slice::from_ref(&other)), &named(&one))).is_empty(),
+        changed(&approved.reviewed(pairs(std::slice::from_ref(&other)), &named(&one), Holding::default()))
+            .is_empty(),
         "until the end"
     );
-    let later = trust(&[&one], &choice(OnChange::Block))
-        .reviewed(pairs(std::slice::from_ref(&other)), &named(&other));
+    let later = trust(&[&one], &choice(OnChange::Block)).reviewed(
+        pairs(std::slice::from_ref(&other)),
+        &named(&other),
+        Holding::default(),
+    );
     assert!(changed(&later).is_empty(), "the file was changed with it");
     let late = Tools { trusted: named(&one).trusted, ..choice(OnChange::Warn) };
     assert!(trust(&[&other], &late).held("a").is_none() && changed(&trust(&[&other], &late)).len() == 1);
@@ -139,7 +151,11 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
 #[test]
 fn only_where_changes_are_blocked_a_tool_is_held_back() {
     for (policy, holds) in [(OnChange::Warn, false), (OnChange::Block, true)] {
-        let trust = seen(&[&[saying("a", "1")]]).reviewed(pairs(&[saying("a", "2")]), &choice(policy));
+        let trust = seen(&[&[saying("a", "1")]]).reviewed(
+            pairs(&[saying("a", "2")]),
+            &choice(policy),
+            Holding::default(),
+        );
         assert_eq!((trust.changes().count(), trust.held("a").is_some()), (1, holds));
         assert!(trust.held("b").is_none());
     }
@@ -151,15 +167,16 @@ fn remembered_definitions_are_bounded_and_those_beyond_are_not_trusted() {
     let mut full = seen(&[&now[1..]]);
     let seal = DefinitionDigest::of(&now[0].definition, whole_hash(&now[0].definition));
     Arc::make_mut(&mut full.known).extend((1..MOST).map(|number| (name_hash(&number.to_string()), seal)));
-    let full = full.reviewed(pairs(&now), &choice(OnChange::Block));
+    let full = full.reviewed(pairs(&now), &choice(OnChange::Block), Holding::default());
     assert_eq!((changed(&full), full.known.len()), (vec![("late", vec![])], MOST));
     let refusal = full.held("late").expect("held back").refusal(&server).to_string();
     assert!(refusal.contains("\"late\"") && refusal.contains("more tools than are remembered"), "{refusal}");
     let approved = full.approved(Approval::default(), &server, pairs(&now)).expect("approved");
-    let approved = approved.reviewed(pairs(&now), &choice(OnChange::Block));
+    let approved = approved.reviewed(pairs(&now), &choice(OnChange::Block), Holding::default());
     assert!(changed(&approved).is_empty() && approved.known.len() == 2, "those that are gone made room");
     assert_eq!(
-        changed(&approved.reviewed(pairs(&[saying("0", "2")]), &choice(OnChange::Block))).len(),
+        changed(&approved.reviewed(pairs(&[saying("0", "2")]), &choice(OnChange::Block), Holding::default()))
+            .len(),
         1,
         "and nobody else"
     );
@@ -174,7 +191,8 @@ fn an_approval_is_of_what_was_looked_at() {
         trust.approved(Approval { tool: Some(tool), sha256, previous_owner: None }, &server, pairs(&now))
     };
     let left = |approved: Result<Trust, Error>| {
-        let approved = approved.expect("approved").reviewed(pairs(&now), &choice(OnChange::Block));
+        let approved =
+            approved.expect("approved").reviewed(pairs(&now), &choice(OnChange::Block), Holding::default());
         approved.changes().map(|change| change.tool.clone()).collect::<Vec<_>>()
     };
     assert_eq!(left(approve("a", Some(&looked_at))), ["b"]);
@@ -195,6 +213,64 @@ fn the_hash_is_that_of_the_one_spelling() {
     let first =
         hex::encode(Sha256::digest(r#"{"description":"1","inputSchema":{"type":"object"},"name":"a"}"#));
     assert_eq!(change.trusted_sha256(), Some(first));
+}
+
+/// Returns the state after a server listed each of `lists` to a view that holds new tools.
+fn seen_by_holding(lists: &[&[Tool]], policy: OnChange) -> Trust {
+    let views = [holding_view()];
+    let holding = Holding { views: &views, server: "s" };
+    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(pairs(tools), &choice(policy), holding))
+}
+
+fn holding_view() -> Arc<crate::manager::View> {
+    let view = crate::manager::View::of("v", Some(&["s"]), None, &["s/denied"]).expect("rules");
+    Arc::new(view.holding_new_tools())
+}
+
+#[test]
+fn tool_that_comes_later_is_new_until_it_is_approved() {
+    for policy in [OnChange::Allow, OnChange::Warn, OnChange::Block] {
+        let (one, two, denied) = (saying("a", "1"), saying("b", "1"), saying("denied", "1"));
+        let trust = seen_by_holding(
+            &[std::slice::from_ref(&one), &[one.clone(), two.clone(), denied.clone()]],
+            policy,
+        );
+        assert_eq!(changed(&trust), [("b", vec!["new"])], "{policy:?}");
+        assert!(trust.is_new("b") && trust.is_new("denied") && !trust.is_new("a"));
+        assert!(trust.held("b").is_none(), "it is blocked in views only");
+        let bytes = (trust.to_bytes(), trust.new_to_bytes());
+        let restored = Trust::from_bytes(&bytes.0, &bytes.1).expect("what was written");
+        assert!(restored.remembers_the_same(&trust) && restored.is_new("b"));
+        let now = [one, two, denied];
+        let approved = trust.approved(Approval::default(), &"s".into(), pairs(&now)).expect("approved");
+        let views = [holding_view()];
+        let holding = Holding { views: &views, server: "s" };
+        let again = approved.reviewed(pairs(&now), &choice(policy), holding);
+        assert!(changed(&again).is_empty() && !again.is_new("b"), "{policy:?}");
+        let gone = again.reviewed(pairs(&now[..1]), &choice(policy), holding);
+        let back = gone.reviewed(pairs(&now), &choice(policy), holding);
+        assert!(changed(&back).is_empty() && !back.is_new("b"), "it came back");
+    }
+}
+
+#[test]
+fn without_a_view_that_holds_new_tools_none_is_new() {
+    let (one, two) = (saying("a", "1"), saying("b", "1"));
+    let trust = seen_by_holding(&[std::slice::from_ref(&one), &[one.clone(), two.clone()]], OnChange::Warn);
+    let open =
+        trust.reviewed(pairs(&[one.clone(), two.clone()]), &choice(OnChange::Warn), Holding::default());
+    assert!(changed(&open).is_empty() && !open.is_new("b"));
+    let first = seen_by_holding(&[&[], &[one, two]], OnChange::Warn);
+    assert!(changed(&first).is_empty(), "the first tools are known");
+}
+
+#[test]
+fn definition_of_a_new_tool_that_changes_is_both() {
+    let (one, two, other) = (saying("a", "1"), saying("b", "1"), saying("b", "2"));
+    let lists: [&[Tool]; 3] = [std::slice::from_ref(&one), &[one.clone(), two], &[one.clone(), other]];
+    let trust = seen_by_holding(&lists, OnChange::Block);
+    assert_eq!(changed(&trust), [("b", vec!["new", "description"])]);
+    assert!(trust.held("b").is_some() && trust.is_new("b"));
 }
 
 /// A server whose tool list can be changed.

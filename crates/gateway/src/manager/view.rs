@@ -15,17 +15,31 @@ pub use report::RuleUse;
 pub(super) use report::Tally;
 
 use percent_encoding::percent_decode_str;
+use secrecy::SecretString;
 use url::Url;
 
 use super::tool_change::ToolChange;
+use json::Raw;
 use protocol::feature::{Effect, Kind, Tool};
-use settings::{FromSetting, Setting, settings};
+use settings::{FromSetting, Setting, settings, words};
 use upstream::config::{Tools, is_match};
 
 /// The longest name of a view, in bytes.
 const MAX_NAME: usize = 64;
 /// The longest instructions of a view, in bytes. Claude Code cuts what is longer.
 const MAX_INSTRUCTIONS: usize = 2 * 1024;
+
+words! {
+    /// The treatment of a tool that its server did not have before.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub(super) enum NewTools {
+        /// It is in the view if the rules select it.
+        #[default]
+        Offered = "offered",
+        /// It is not in the view until an operator approves it, unless `allow` has its name.
+        Held = "held",
+    }
+}
 
 settings! {
     struct ViewSettings {
@@ -38,6 +52,9 @@ settings! {
         deny: Vec<Rule>, with read_items;
         /// whether it has only tools that are declared to change nothing (`readOnlyHint`)
         read_only: bool;
+        /// what becomes of a tool that its server did not have before and that the rules select: `held` until an operator
+        /// [approves](security/changed-tools.md#new-tools-of-a-view) it, unless `allow` has its name without `*`
+        new_tools: NewTools;
         /// the instructions for clients of the view, instead of those of its servers
         instructions: Option<String> => "those of its servers", with read_instructions;
         /// changes of tools of the view, by `server/tool`
@@ -56,6 +73,38 @@ pub(super) struct Rule {
     line: u32,
 }
 
+/// A rule of a view with its setting.
+pub(super) struct RuleAt<'a> {
+    /// The setting below the view.
+    pub(super) key: &'static str,
+    /// The rule as it is written.
+    pub(super) text: String,
+    rule: &'a Rule,
+}
+
+impl<'a> RuleAt<'a> {
+    /// The line of the configuration file.
+    pub(super) const fn line(&self) -> u32 {
+        self.rule.line
+    }
+
+    /// The name or URI at the server; none where a rule names servers.
+    pub(super) fn item(&self) -> Option<&'a str> {
+        self.rule.item.as_deref()
+    }
+
+    /// Whether it may select something of `server`.
+    pub(super) fn is_about(&self, server: &str) -> bool {
+        is_match(&self.rule.server, server)
+    }
+
+    /// Whether it selects an item of a server that it is about. A template may make any URI.
+    pub(super) fn matches(&self, kind: Kind, name: &str) -> bool {
+        let makes_uris = || kind == Kind::Templates && self.item().is_some_and(|item| item.contains("://"));
+        self.item().is_none_or(|item| is_match(item, name)) || makes_uris()
+    }
+}
+
 /// A named selection of servers and of what they offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
@@ -65,6 +114,7 @@ pub struct View {
     allow: Option<Vec<Rule>>,
     deny: Vec<Rule>,
     read_only: bool,
+    new_tools: NewTools,
     /// The changes of tools, by the names of the server and of the tool there.
     tools: BTreeMap<String, BTreeMap<String, ToolChange>>,
     /// Instructions in the place of those of its servers.
@@ -80,8 +130,82 @@ pub(super) struct Target<'a> {
     pub kind: Kind,
     /// Its name or URI at the server.
     pub name: &'a str,
-    /// The effect of a tool. Everything else is only read.
+    /// The facts that decide about a tool. Everything else is only read.
+    pub tool: ToolFacts,
+}
+
+/// The facts that decide about a tool, beside its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ToolFacts {
+    /// Its effect, as the operator or else its server declares it.
     pub effect: Effect,
+    /// Whether its server did not have it before, and nobody approved it.
+    pub is_new: bool,
+    /// Whether it is for apps alone.
+    pub app: AppTool,
+    /// Whether the arguments that the view gives it do not fit its schema.
+    pub is_unfit: bool,
+}
+
+/// Whether something is for apps alone (`_meta.ui.visibility` of MCP Apps), or is the page of an app.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum AppTool {
+    /// It is neither.
+    #[default]
+    No,
+    /// It is one, and the view has a tool that shows its app.
+    Shown,
+    /// It is one, and the view has no such tool.
+    Hidden,
+}
+
+impl ToolFacts {
+    /// Those of a known tool for the model, and of anything else that has this effect.
+    pub(super) const fn of(effect: Effect) -> Self {
+        Self { effect, is_new: false, app: AppTool::No, is_unfit: false }
+    }
+}
+
+/// The views that may hold new tools of a server.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Holding<'a> {
+    /// All views.
+    pub views: &'a [Arc<View>],
+    /// The server.
+    pub server: &'a str,
+}
+
+impl<'a> Holding<'a> {
+    fn views(self) -> impl Iterator<Item = &'a Arc<View>> {
+        self.views.iter().filter(move |view| view.holds_new_tools() && view.sees(self.server))
+    }
+
+    /// Whether there is such a view.
+    pub(super) fn is_any(self) -> bool {
+        self.views().next().is_some()
+    }
+
+    /// Whether one of them would have the tool `name` if it were not new.
+    pub(super) fn holds(self, tools: &Tools, name: &str, definition: &Raw) -> bool {
+        let tool = Tool::from_definition(definition.clone()).filter(|tool| tool.name == name);
+        tool.is_some_and(|tool| self.names(tools, &tool).next().is_some())
+    }
+
+    /// The names of the views that would have `tool` if it were not new.
+    pub(super) fn names(self, tools: &Tools, tool: &Tool) -> impl Iterator<Item = Arc<str>> {
+        let app = if tool.ui.is_app_only { AppTool::Shown } else { AppTool::No };
+        let holds = move |view: &&Arc<View>| {
+            let facts = ToolFacts { app, ..ToolFacts::of(view.effect(self.server, tool)) };
+            let has = |is_new| {
+                let tool_facts = ToolFacts { is_new, ..facts };
+                let target =
+                    Target { server: self.server, kind: Kind::Tools, name: &tool.name, tool: tool_facts };
+                offers(Some(view), tools, target)
+            };
+            has(false) && !has(true)
+        };
+        self.views().filter(holds).map(|view| Arc::clone(&view.name))
+    }
 }
 
 /// The rule that decided whether something is offered.
@@ -151,6 +275,30 @@ impl View {
         self.change(server, &tool.name).map_or(tool.effect, |change| change.effect(tool))
     }
 
+    /// Whether new tools are held until an operator approves them.
+    pub(super) fn holds_new_tools(&self) -> bool {
+        self.new_tools == NewTools::Held
+    }
+
+    /// Its rules with their settings.
+    pub(super) fn rules(&self) -> impl Iterator<Item = RuleAt<'_>> {
+        let lists = [
+            ("servers", self.servers.as_deref()),
+            ("allow", self.allow.as_deref()),
+            ("deny", Some(self.deny.as_slice())),
+        ];
+        lists.into_iter().flat_map(|(key, rules)| {
+            rules.into_iter().flatten().map(move |rule| RuleAt { key, text: rule.text(), rule })
+        })
+    }
+
+    /// All its changes of tools, by the names of the server and of the tool there.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (&str, &str, &ToolChange)> {
+        self.tools.iter().flat_map(|(server, tools)| {
+            tools.iter().map(move |(tool, change)| (server.as_str(), tool.as_str(), change))
+        })
+    }
+
     /// The changes of a tool by the view.
     pub(super) fn change(&self, server: &str, tool: &str) -> Option<&ToolChange> {
         self.tools.get(server)?.get(tool)
@@ -159,13 +307,6 @@ impl View {
     /// Whether it has only tools that are declared to change nothing.
     pub const fn is_read_only(&self) -> bool {
         self.read_only
-    }
-
-    /// The tools that it changes, by the names of their servers and their own.
-    pub(super) fn changed_tools(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.tools
-            .iter()
-            .flat_map(|(server, tools)| tools.keys().map(move |tool| (server.as_str(), tool.as_str())))
     }
 
     /// Whether clients of the view see `server`.
@@ -186,9 +327,30 @@ impl View {
             allow,
             deny: items(deny)?,
             read_only: false,
+            new_tools: NewTools::Offered,
             tools: BTreeMap::new(),
             instructions: None,
         })
+    }
+
+    /// This view, which fixes an argument of a tool.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn fixing(
+        mut self,
+        (server, tool): (&str, &str),
+        (argument, value): (&str, &serde_json::Value),
+    ) -> Self {
+        let tools = self.tools.entry(server.to_owned()).or_default();
+        tools.entry(tool.to_owned()).or_default().fix(argument, value);
+        self
+    }
+
+    /// This view, which holds new tools until an operator approves them.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn holding_new_tools(self) -> Self {
+        Self { new_tools: NewTools::Held, ..self }
     }
 
     fn verdict(&self, target: Target<'_>) -> Verdict<'_> {
@@ -205,16 +367,43 @@ impl View {
         if let Some(at) = spellings().find_map(|spelling| matching(&self.deny, spelling)) {
             return (false, key("deny"), Some(&self.deny[at]));
         }
-        let changes_nothing = matches!(target.effect, Effect::ReadOnly | Effect::Metered);
-        if self.read_only && target.kind == Kind::Tools && !changes_nothing {
+        let ToolFacts { effect, is_new, app, is_unfit } = target.tool;
+        if self.read_only && target.kind == Kind::Tools && !effect.is_read_only() {
             return (false, key("read_only"), None);
         }
-        let Some(allow) = &self.allow else { return (true, key("servers"), of_server) };
-        let mut allowing = spellings().map(|spelling| matching(allow, spelling));
-        match allowing.next().flatten() {
-            Some(at) if allowing.all(|other| other.is_some()) => (true, key("allow"), Some(&allow[at])),
-            _ => (false, key("allow"), None),
+        let selected = match &self.allow {
+            None => (true, key("servers"), of_server),
+            Some(allow) => {
+                let mut allowing = spellings().map(|spelling| matching(allow, spelling));
+                match allowing.next().flatten() {
+                    Some(at) if allowing.all(|other| other.is_some()) => {
+                        (true, key("allow"), Some(&allow[at]))
+                    }
+                    _ => (false, key("allow"), None),
+                }
+            }
+        };
+        let is_offered = match app {
+            AppTool::No => selected.0,
+            AppTool::Shown => true,
+            AppTool::Hidden => false,
+        };
+        if !is_offered {
+            return (false, selected.1, None);
         }
+        if is_new && self.holds_new_tools() && !self.names(target) {
+            return (false, key("new_tools"), None);
+        }
+        if is_unfit {
+            return (false, key("tools"), None);
+        }
+        (true, selected.1, selected.2)
+    }
+
+    /// Whether `allow` has the name of a tool, and not only a pattern that fits.
+    fn names(&self, target: Target<'_>) -> bool {
+        let is_it = |rule: &Rule| rule.server == target.server && rule.item.as_deref() == Some(target.name);
+        self.allow.iter().flatten().any(is_it)
     }
 }
 
@@ -343,12 +532,26 @@ pub(super) fn read(setting: &Setting<'_>) -> Option<Vec<Arc<View>>> {
             let hint = "1 to 64 letters, digits, `-` and `_`: it stands in URLs";
             entry.key_problem("this cannot be the name of a view", Some(hint.into()));
         }
-        let ViewSettings { servers, allow, deny, read_only, instructions, tools } =
+        let ViewSettings { servers, allow, deny, read_only, new_tools, instructions, tools } =
             ViewSettings::from_setting(entry)?;
-        let instructions = instructions.map(Arc::from);
-        Some(Arc::new(View { name: (*name).into(), servers, allow, deny, read_only, tools, instructions }))
+        let (name, instructions) = ((*name).into(), instructions.map(Arc::from));
+        Some(Arc::new(View { name, servers, allow, deny, read_only, new_tools, tools, instructions }))
     };
     Some(setting.entries()?.iter().filter_map(view).collect())
+}
+
+/// The values of variables in fixed arguments, by the server that gets them.
+pub(super) fn secrets(views: &Setting<'_>) -> Vec<(String, SecretString)> {
+    let mut secrets = Vec::new();
+    for (_, view) in views.entries().unwrap_or_default() {
+        for (name, change) in view.member("tools").and_then(|tools| tools.entries()).unwrap_or_default() {
+            let server = name.split('/').next().unwrap_or_default();
+            let fixed = change.member("fixed_arguments");
+            let values = fixed.map(|fixed| fixed.secrets()).unwrap_or_default();
+            secrets.extend(values.into_iter().map(|value| (server.to_owned(), value)));
+        }
+    }
+    secrets
 }
 
 /// Reports views of `views` that have the name of one of `servers`: both have one place in URLs.

@@ -9,11 +9,14 @@ use std::sync::Arc;
 
 use super::catalog::CatalogEntry;
 use super::error::Error;
+use super::selection::Selection;
 use super::snapshot::{Server, Snapshot};
-use super::view::{RuleUse, Tally, Target, View};
+use super::tool_change::ToolChange;
+use super::view::{RuleUse, Tally, View};
+use super::view_warnings::is_unread;
 use super::{Manager, Scope};
 use json::Raw;
-use protocol::feature::{Effect, Item, Kind, Tool};
+use protocol::feature::{Item, Kind, Tool};
 use runtime::worker::WorkBudget;
 
 /// The state of a view: its items, its rules and its changes.
@@ -82,11 +85,11 @@ impl Manager {
 async fn report(shared: &Snapshot, name: &str) -> Option<ViewReport> {
     let seen = shared.through(name);
     let view = Arc::clone(seen.view()?);
-    let rules = rules(shared, &view).await;
-    let tools = seen.catalog(&Scope::ALL).map(|catalog| catalog.tools()).unwrap_or_default();
+    let (rules, mut held) = rules(shared, &view).await;
+    let tools = seen.catalog(&Scope::ALL).map(|catalog| catalog.all_tools()).unwrap_or_default();
     let listed: HashMap<(&str, &str), &CatalogEntry> =
         tools.iter().map(|entry| ((&*entry.route.server, &*entry.route.subject), entry)).collect();
-    let change = |(server, tool): (&str, &str)| {
+    let change = |(server, tool, _): (&str, &str, &ToolChange)| {
         let there = shared.server(server).ok().and_then(|server| server.offer.as_deref());
         let own = there.and_then(|offer| offer.tools.iter().find(|own| own.name == tool));
         let entry = listed.get(&(server, tool));
@@ -98,36 +101,37 @@ async fn report(shared: &Snapshot, name: &str) -> Option<ViewReport> {
             is_idle: there.is_some() && own.is_none(),
         }
     };
-    let changes = view.changed_tools().map(change).collect();
-    let held = seen.catalog(&Scope::ALL).map(|catalog| catalog.held_tools().collect()).unwrap_or_default();
+    let changes = view.changes().map(change).collect();
+    held.extend(seen.catalog(&Scope::ALL).iter().flat_map(|catalog| catalog.held_tools()));
     Some(ViewReport { servers: shares(&seen), rules, changes, held, view })
 }
 
-async fn rules(shared: &Snapshot, view: &View) -> Vec<RuleUse> {
-    let (mut tally, mut work) = (Tally::of(view), WorkBudget::new());
+/// The uses of the rules of `view`, and the new tools that it holds, as `server/name`.
+async fn rules(shared: &Snapshot, view: &View) -> (Vec<RuleUse>, Vec<String>) {
+    let (mut tally, mut held, mut work) = (Tally::of(view), Vec::new(), WorkBudget::new());
     for server in shared.servers() {
         let config = server.upstream.config();
-        let Some(offer) = &server.offer else {
+        if is_unread(server) {
             tally.miss(&config.name);
-            continue;
-        };
+        }
+        let Some(offer) = &server.offer else { continue };
+        let selection =
+            Selection::of(&config.name, (&config.tools, &*server.trust), Some(view), &offer.tools);
         for tool in &offer.tools {
-            let effect = view.effect(&config.name, tool);
-            let target = Target { server: &config.name, kind: Kind::Tools, name: &tool.name, effect };
-            tally.count(&config.tools, target);
+            let target = selection.target(tool);
+            let is_held = tally.count(&config.tools, target);
+            held.extend(is_held.then(|| format!("{}/{}", config.name, tool.name)));
             work.charge(tool.name.len());
             work.yield_if_spent().await;
         }
         for (kind, item) in other_items(server) {
-            let effect = Effect::ReadOnly;
-            let target = Target { server: &config.name, kind, name: &item.key, effect };
-            tally.count(&config.tools, target);
+            tally.count(&config.tools, selection.item(kind, &item.key));
             work.charge(item.key.len());
             work.yield_if_spent().await;
         }
     }
     shared.not_configured().iter().for_each(|wrong| tally.miss(&wrong.name));
-    tally.finish()
+    (tally.finish(), held)
 }
 
 /// The items of a server beside its tools.

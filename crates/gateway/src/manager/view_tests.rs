@@ -3,11 +3,11 @@
 use super::*;
 
 const fn tool<'a>(server: &'a str, name: &'a str, effect: Effect) -> Target<'a> {
-    Target { server, kind: Kind::Tools, name, effect }
+    Target { server, kind: Kind::Tools, name, tool: ToolFacts::of(effect) }
 }
 
 const fn resource<'a>(server: &'a str, name: &'a str) -> Target<'a> {
-    Target { server, kind: Kind::Resources, name, effect: Effect::ReadOnly }
+    Target { server, kind: Kind::Resources, name, tool: ToolFacts::of(Effect::ReadOnly) }
 }
 
 fn view(name: &str, servers: Option<&[&str]>, allow: Option<&[&str]>, deny: &[&str]) -> View {
@@ -104,4 +104,86 @@ fn decision_names_the_setting_and_the_rule() {
     }
     let offered = Decision { is_offered: true, setting: None, rule: None, line: None };
     assert_eq!(decide(None, &Tools::default(), tool("s", "t", Effect::Unsafe)), offered);
+}
+
+fn held() -> View {
+    View {
+        new_tools: NewTools::Held,
+        ..view("v", None, Some(&["files/*", "files/named", "docs/read_*"]), &[])
+    }
+}
+
+#[test]
+fn view_that_holds_new_tools_has_those_that_it_names() {
+    for (name, is_new, expected) in
+        [("read", false, true), ("read", true, false), ("named", true, true), ("named", false, true)]
+    {
+        let target = tool("files", name, Effect::Unsafe);
+        let target = Target { tool: ToolFacts { is_new, ..target.tool }, ..target };
+        assert_eq!(is_offered(&held(), target), expected, "{name} {is_new}");
+        let decision = decide(Some(&held()), &Tools::default(), target);
+        assert_eq!(decision.setting.as_deref() == Some("views.v.new_tools"), !expected);
+        let open = View { new_tools: NewTools::Offered, ..held() };
+        assert!(is_offered(&open, target), "{name} {is_new}");
+    }
+    assert!(is_offered(&held(), resource("files", "file:///a")), "resources are not held");
+}
+
+#[test]
+fn tool_for_apps_is_in_a_view_with_its_app_unless_a_rule_denies_it() {
+    let narrow = view("v", None, Some(&["s/board"]), &["s/wipe"]);
+    let whole = view("v", Some(&["s"]), None, &[]);
+    let target = |name, app| {
+        let target = tool("s", name, Effect::Unsafe);
+        Target { tool: ToolFacts { app, ..target.tool }, ..target }
+    };
+    for (name, app, of_narrow, of_whole) in [
+        ("move", AppTool::Shown, true, true),
+        ("move", AppTool::Hidden, false, false),
+        ("move", AppTool::No, false, true),
+        ("wipe", AppTool::Shown, false, true),
+    ] {
+        let found = (is_offered(&narrow, target(name, app)), is_offered(&whole, target(name, app)));
+        assert_eq!(found, (of_narrow, of_whole), "{name} {app:?}");
+    }
+    let only_reads = View { read_only: true, ..narrow };
+    assert!(!is_offered(&only_reads, target("move", AppTool::Shown)));
+}
+
+/// Random rules, tools and newness: a held tool is in no view, and nothing else is changed by holding.
+#[test]
+fn holding_hides_new_tools_and_nothing_else() {
+    let names = ["read", "named", "read_a", "wipe"];
+    let mut cases = 0;
+    for servers in [None, Some(&["files"][..]), Some(&["docs", "files"][..])] {
+        for allow in
+            [None, Some(&["files/*"][..]), Some(&["files/named"][..]), Some(&["*/read*", "files/named"][..])]
+        {
+            for deny in [&[][..], &["*/wipe"][..], &["files/named"][..]] {
+                if servers.is_none() && allow.is_none() {
+                    continue;
+                }
+                let open = view("v", servers, allow, deny);
+                let holding = View { new_tools: NewTools::Held, ..open.clone() };
+                for name in names {
+                    for server in ["files", "docs"] {
+                        for is_new in [false, true] {
+                            let target = tool(server, name, Effect::Unsafe);
+                            let target = Target { tool: ToolFacts { is_new, ..target.tool }, ..target };
+                            let is_named =
+                                allow.is_some_and(|allow| allow.contains(&&*format!("{server}/{name}")));
+                            let expected = is_offered(&open, target) && (!is_new || is_named);
+                            assert_eq!(
+                                is_offered(&holding, target),
+                                expected,
+                                "{servers:?} {allow:?} {deny:?} {name}"
+                            );
+                            cases += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(cases > 400, "{cases}");
 }

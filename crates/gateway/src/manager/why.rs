@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::catalog::{CatalogEntry, Lookup};
 use super::error::Error;
 use super::limits::Limit;
+use super::selection::Selection;
 use super::snapshot::{Server, Snapshot};
-use super::view::{Decision, Target, decide};
+use super::view::Decision;
 use super::{Manager, Scope, naming};
-use protocol::feature::{Effect, Kind};
+use protocol::feature::Tool;
 use upstream::config::OnChange;
 use upstream::{State, breaker};
 
@@ -28,7 +29,7 @@ pub struct Explanation {
     pub listed_as: Option<String>,
     /// The rule that decided.
     pub decision: Decision,
-    /// Whether its definition changed, and an operator has to approve it first.
+    /// Whether it is new or its definition changed, and an operator has to approve it first.
     pub is_held: bool,
     /// The tools of others with its name, if there are some.
     pub clash: Option<Clash>,
@@ -58,20 +59,21 @@ impl Manager {
     /// `server/name`. An error if no server offers one.
     pub fn why(&self, view: Option<&str>, name: &str) -> Result<Vec<Explanation>, Error> {
         let shared = self.snapshot();
-        let known = |view: &str| shared.view_called(view).ok_or_else(|| Error::view_not_found(view));
+        let known = |view: &str| shared.view_called(view).ok_or_else(|| shared.no_view(view));
         let seen = match view.map(known).transpose()? {
             Some(view) => shared.through(&view),
             None => Arc::clone(&shared),
         };
         let explained = shared.servers().iter().flat_map(|server| {
-            let names = names_at(&shared, &seen, server, name);
-            let limits = |own| {
-                let view = seen.view().map(|view| &view.name);
-                self.limits.about(view, &server.upstream.config().name, own)
-            };
-            let explained = names
-                .into_iter()
-                .map(|own| Explanation { limits: limits(own), ..explanation(&seen, server, own) });
+            let config = server.upstream.config();
+            let tools = server.offer.as_deref().map_or(&[][..], |offer| &offer.tools);
+            let rules = (&config.tools, &*server.trust);
+            let selection = Selection::of(&config.name, rules, seen.view().map(AsRef::as_ref), tools);
+            let limits = |own: &str| self.limits.about(seen.view().map(|view| &view.name), &config.name, own);
+            let explained = tools_at(&shared, &seen, server, name).into_iter().map(|tool| Explanation {
+                limits: limits(&tool.name),
+                ..explanation(&seen, server, (&selection, tool))
+            });
             explained.collect::<Vec<_>>()
         });
         let explained: Vec<Explanation> = explained.take(MAX_EXPLAINED).collect();
@@ -83,8 +85,8 @@ impl Manager {
     }
 }
 
-/// The tools of `server` that `name` means, by their names there.
-fn names_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &str) -> Vec<&'a str> {
+/// The tools of `server` that `name` means.
+fn tools_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &str) -> Vec<&'a Tool> {
     let config = server.upstream.config();
     let means = |entry: &&CatalogEntry| entry.exposed == name && entry.route.server == config.name;
     let listed = [shared, seen].map(|snapshot| snapshot.listed_tools().iter().find(means));
@@ -100,28 +102,31 @@ fn names_at<'a>(shared: &Snapshot, seen: &Snapshot, server: &'a Server, name: &s
             || slashed.is_some_and(|(_, rest)| rest == own)
     };
     let tools = server.offer.iter().flat_map(|offer| &offer.tools);
-    tools.map(|tool| tool.name.as_str()).filter(|own| is_meant(own)).collect()
+    tools.filter(|tool| is_meant(&tool.name)).collect()
 }
 
-fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
+fn explanation(seen: &Snapshot, server: &Server, (selection, tool): (&Selection<'_>, &Tool)) -> Explanation {
     let (config, status) = (server.upstream.config(), server.upstream.status());
-    let tool = server.offer.iter().flat_map(|offer| &offer.tools).find(|tool| tool.name == own);
-    let view = seen.view();
-    let effect =
-        tool.map_or(Effect::Unsafe, |tool| view.map_or(tool.effect, |view| view.effect(&config.name, tool)));
-    let target = Target { server: &config.name, kind: Kind::Tools, name: own, effect };
-    let decision = decide(view.map(|view| &**view), &config.tools, target);
-    let is_held = config.tools.on_change == OnChange::Block && server.trust.held(own).is_some();
-    let is_it = |entry: &&CatalogEntry| entry.route.server == config.name && *entry.route.subject == *own;
+    let decision = selection.decide(tool);
+    let is_held_in_view = decision.setting.as_deref().is_some_and(|setting| setting.ends_with(".new_tools"));
+    let is_blocked = config.tools.on_change == OnChange::Block && server.trust.held(&tool.name).is_some();
+    let is_it =
+        |entry: &&CatalogEntry| entry.route.server == config.name && *entry.route.subject == *tool.name;
     let listed_as = seen.listed_tools().iter().find(is_it).map(|entry| entry.exposed.clone());
     let breaker = status.breaker.state;
+    let own = &*tool.name;
     let clash = Some(seen).filter(|_| decision.is_offered).and_then(|seen| clash(seen, server, own));
+    let flaw = || selection.change(tool).and_then(|change| change.arguments_for(tool).err());
     let advice = match (&decision, listed_as.is_some()) {
-        (Decision { is_offered: false, .. }, _) => Some(change_of(&decision, &config.name, own)),
-        _ if is_held => Some(format!(
-            "look at `changed_tools` of {} and approve it: POST /api/v1/mcp/servers/{}/tools/approve",
+        _ if is_held_in_view || decision.is_offered && is_blocked => Some(format!(
+            "look at it and approve it: `switchyard approve {}`, or POST /api/v1/mcp/servers/{}/tools/approve",
             config.name, config.name
         )),
+        (Decision { is_offered: false, .. }, _) => Some(match (flaw(), tool.ui.is_app_only) {
+            (Some(flaw), _) => format!("the arguments that the view gives it do not fit: {flaw}"),
+            (None, true) => "only apps call it, and the view has no tool that shows its app".to_owned(),
+            (None, false) => change_of(&decision, &config.name, own),
+        }),
         (_, false) => Some(format!("another tool of {} has this name: see `tools.rename`", config.name)),
         _ if breaker == breaker::State::Open => Some(format!(
             "the server fails: see `last_error` of {}, or reset its circuit breaker",
@@ -130,16 +135,17 @@ fn explanation(seen: &Snapshot, server: &Server, own: &str) -> Explanation {
         _ if !status.is_healthy() => {
             Some(format!("the server is {}: see its `last_error`", status.state.as_str()))
         }
+        _ if tool.ui.is_app_only => Some("only clients that show apps list it; its app calls it".to_owned()),
         _ => clash.as_ref().map(|_| {
-            let of_view = view.map(|view| {
+            let of_view = seen.view().map(|view| {
                 format!(", or `name` of `{}/{own}` below `views.{}.tools`", config.name, view.name)
             });
             let of_view = of_view.unwrap_or_default();
             format!("to give it another name, set `mcp_servers.{}.tools.rename`{of_view}", config.name)
         }),
     };
-    let (server, tool) = (Arc::clone(&config.name), own.to_owned());
-    let (state, limits) = (status.state, Vec::new());
+    let (server, is_held) = (Arc::clone(&config.name), is_held_in_view || is_blocked);
+    let (tool, state, limits) = (tool.name.clone(), status.state, Vec::new());
     Explanation { server, tool, listed_as, decision, is_held, clash, state, breaker, advice, limits }
 }
 
@@ -189,7 +195,7 @@ fn clash(seen: &Snapshot, server: &Server, own: &str) -> Option<Clash> {
 impl Snapshot {
     /// The tools of the merged catalog.
     fn listed_tools(&self) -> &[CatalogEntry] {
-        self.catalog(&Scope::ALL).map(|catalog| catalog.tools()).unwrap_or_default()
+        self.catalog(&Scope::ALL).map(|catalog| catalog.all_tools()).unwrap_or_default()
     }
 
     fn unknown_tool(&self, name: &str) -> Error {

@@ -17,8 +17,10 @@ mod members;
 mod shapes;
 mod text;
 mod tool_schema;
+mod values;
 
 pub use self::members::Repairs;
+pub use self::values::ValueChecker;
 use crate::legacy_form::LegacyForm;
 
 use self::members::Checker;

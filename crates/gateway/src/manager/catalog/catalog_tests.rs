@@ -100,7 +100,7 @@ fn references_of_a_tool_follow_its_resource_to_where_it_is_offered() {
     let tool = r#"={"name":"t","_meta":{"z":1.0,"ui":{"resourceUri":"ui://w","visibility":["app"]},"ui/resourceUri":"ui://w"}}"#;
     let tools = &[tool];
     let has = |resources| Has { tools, resources, ..Has::default() };
-    let definition = |catalog: &Catalog| catalog.tools()[0].definition.as_str().to_owned();
+    let definition = |catalog: &Catalog| catalog.all_tools()[0].definition.as_str().to_owned();
 
     let alone = catalog(&[("a", has(&["ui://w"])), ("b", Has::default())]);
     assert_eq!(definition(&alone), &tool[1..], "not a byte where nothing clashes");

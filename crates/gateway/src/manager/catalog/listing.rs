@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::manager::tool_arguments::ToolArguments;
 use json::Raw;
 use json::canonical;
 use protocol::caching::Caching;
@@ -27,6 +28,8 @@ pub struct Route {
     pub effect: Effect,
     /// Parameters of a tool that the modern HTTP transport repeats in headers.
     pub header_params: Arc<[HeaderParam]>,
+    /// Arguments that a view gives the tool.
+    pub arguments: Option<Arc<ToolArguments>>,
     /// Whether clients that accept only objects as structured results see this tool's result wrapped
     /// in an object.
     pub wraps_result: bool,

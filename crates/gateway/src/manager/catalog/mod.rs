@@ -30,9 +30,10 @@ use self::login_tool::LoginNames;
 use super::config::ToolNames;
 use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
+use super::selection::Selection;
 use super::tool_change::ToolChange;
 use super::trust::{Change, Trust};
-use super::view::{self, Target, View};
+use super::view::View;
 use json::Raw;
 use protocol::caching::Caching;
 use protocol::feature::{Effect, Item, Kind, List, Tool};
@@ -140,6 +141,8 @@ struct NamedList {
     /// The bare name, the server and its own name of each item whose name moved, in the order of `names.moved()`.
     moved: Vec<(String, Arc<str>, String)>,
     listing: Listing,
+    /// The list with tools for apps alone, if there are any.
+    with_apps: Option<Box<Listing>>,
 }
 
 /// All items offered under one naming, immutable.
@@ -181,7 +184,18 @@ impl Catalog {
         }
     }
 
-    /// Every tool, in list order.
+    /// Returns the list of one kind for a client that shows apps: it has the tools for apps alone too.
+    pub fn listing_for_apps(&self, kind: Kind) -> &Listing {
+        let with_apps = self.tools.with_apps.as_deref().filter(|_| kind == Kind::Tools);
+        with_apps.unwrap_or_else(|| self.listing(kind))
+    }
+
+    /// Every tool, in list order, those for apps alone too.
+    pub fn all_tools(&self) -> &[CatalogEntry] {
+        self.listing_for_apps(Kind::Tools).entries()
+    }
+
+    /// Every tool for models, in list order.
     pub fn tools(&self) -> &[CatalogEntry] {
         self.tools.listing.entries()
     }
@@ -212,24 +226,14 @@ impl Catalog {
     /// Whether both list the same bytes.
     pub(crate) fn lists_the_same(&self, other: &Self, list: List) -> bool {
         let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.list() == list);
-        kinds.all(|kind| self.listing(kind).lists_the_same(other.listing(kind)))
+        kinds.all(|kind| self.listing_for_apps(kind).lists_the_same(other.listing_for_apps(kind)))
     }
 }
 
 impl<'a> Part<'a> {
-    /// Whether clients get something of this server.
-    fn offers(&self, kind: Kind, name: &str, effect: Effect) -> bool {
-        view::offers(self.view, self.choice, Target { server: self.server, kind, name, effect })
-    }
-
-    /// The changes of a tool by the view.
-    fn change(&self, tool: &Tool) -> Option<&'a ToolChange> {
-        self.view?.change(self.server, &tool.name)
-    }
-
-    /// The effect of a tool, as the operator or its server declares it.
-    fn effect(&self, tool: &Tool) -> Effect {
-        self.view.map_or(tool.effect, |view| view.effect(self.server, tool))
+    /// The tools that clients get.
+    fn selection(&self) -> Selection<'a> {
+        Selection::of(self.server, (self.choice, self.trust), self.view, &self.offer.tools)
     }
 
     /// The items of `kind`, no tools, that clients get.
@@ -241,7 +245,8 @@ impl<'a> Part<'a> {
             Kind::Templates => &self.offer.templates,
             Kind::Skills => &self.offer.skills,
         };
-        items.iter().filter(move |item| self.offers(kind, &item.key, Effect::ReadOnly))
+        let selection = self.selection();
+        items.iter().filter(move |item| selection.offers_item(kind, &item.key))
     }
 }
 
@@ -286,7 +291,7 @@ fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &m
     let keys: Vec<ItemKey> = offered.iter().map(|offered| offered.key.clone()).collect();
     let names = Names::assign(&keys, &style.rules, owners);
     let moved = moved(&names, &keys, |index| offered[index].tool.name.as_str());
-    let mut budget = LinkBudget::default();
+    let (mut budget, mut apps) = (LinkBudget::default(), HashSet::new());
     let (mut slots, mut entries) = (Vec::with_capacity(offered.len()), Vec::with_capacity(offered.len()));
     for (index, OfferedTool { part, tool, is_login, .. }) in offered.iter().enumerate() {
         if let Some(change) = part.trust.held(&tool.name).filter(|_| !is_login) {
@@ -298,12 +303,25 @@ fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &m
         }
         let entry = tool_entry(&offered[index], names.exposed(index), (resources, &mut budget));
         slots.push(Slot::Open(Arc::clone(&entry.route)));
+        if tool.ui.is_app_only {
+            apps.insert((&**part.server, &*tool.name));
+        }
         if !is_login || part.lists_login {
             entries.push(entry);
         }
     }
-    let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Tools));
-    NamedList { names, slots, moved, listing }
+    let is_of_app = |entry: &CatalogEntry| apps.contains(&(&*entry.route.server, &*entry.route.subject));
+    let has_apps = entries.iter().any(is_of_app);
+    let caching = caching(parts, Kind::Tools);
+    // The list depends on what the client declares.
+    let caching = Caching { is_public: caching.is_public && !has_apps, ..caching };
+    let listing = |entries| Listing::new(entries, style.per_page, caching);
+    let for_models = has_apps.then(|| entries.iter().filter(|entry| !is_of_app(entry)).cloned().collect());
+    let (listing, with_apps) = match for_models {
+        Some(for_models) => (listing(for_models), Some(Box::new(listing(entries)))),
+        None => (listing(entries), None),
+    };
+    NamedList { names, slots, moved, listing, with_apps }
 }
 
 /// A tool of a part that clients can call.
@@ -333,15 +351,19 @@ fn tool_entry(
     (resources, budget): (&Resources, &mut LinkBudget),
 ) -> CatalogEntry {
     let definition = tool.definition_as(exposed);
-    let change = part.change(tool).filter(|_| !is_login);
+    let change = part.view.filter(|_| !is_login).and_then(|view| view.change(part.server, &tool.name));
+    // A tool with arguments that do not fit is not offered.
+    let arguments = change.and_then(|change| change.arguments_for(tool).ok().flatten());
     let definition = change.map_or_else(|| definition.clone(), |change| change.applied(&definition));
+    let definition = arguments.as_ref().map_or(definition.clone(), |given| given.applied(&definition));
     let definition = resources.with_references(part.server, definition, budget);
     let older = tool.legacy.of(&definition);
     let route = Route {
         server: Arc::clone(part.server),
         subject: tool.name.as_str().into(),
-        effect: part.effect(tool),
+        effect: part.view.map_or(tool.effect, |view| view.effect(part.server, tool)),
         header_params: tool.header_params.clone().unwrap_or_default().into(),
+        arguments,
         wraps_result: tool.legacy.wraps_output,
         // Without the capability, anything that a definition says about tasks is ignored.
         needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
@@ -352,13 +374,13 @@ fn tool_entry(
 
 /// Returns the tools of a part that the operator selected, under the operator's names.
 fn chosen<'a>(part: &'a Part<'a>) -> impl Iterator<Item = (ItemKey, &'a Tool)> {
-    let (server, choice, offer) = (part.server, part.choice, part.offer);
+    let (server, choice, offer, selection) = (part.server, part.choice, part.offer, part.selection());
     let mut taken = HashSet::new();
     offer.tools.iter().filter_map(move |tool| {
-        if !part.offers(Kind::Tools, &tool.name, part.effect(tool)) {
+        if !selection.offers(tool) {
             return None;
         }
-        let of_view = part.change(tool).and_then(ToolChange::name);
+        let of_view = selection.change(tool).and_then(ToolChange::name);
         let name = of_view.or_else(|| choice.rename.get(&tool.name)).unwrap_or(&tool.name).clone();
         // If a name occurs twice, by the server's list or by a rename, the first one counts.
         taken.insert(name.clone()).then(|| (ItemKey { server: Arc::clone(server), name }, tool))
@@ -383,7 +405,7 @@ fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedLi
     let entries: Vec<CatalogEntry> = offered.iter().enumerate().map(entry).collect();
     let slots = entries.iter().map(|entry| Slot::Open(Arc::clone(&entry.route))).collect();
     let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Prompts));
-    NamedList { names, slots, moved, listing }
+    NamedList { names, slots, moved, listing, with_apps: None }
 }
 
 /// The entry of an item that is only read.
@@ -393,6 +415,7 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Catal
         subject: item.key.as_str().into(),
         effect: Effect::ReadOnly,
         header_params: Arc::default(),
+        arguments: None,
         wraps_result: false,
         needs_task: false,
         is_login: false,

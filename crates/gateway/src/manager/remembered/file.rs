@@ -40,6 +40,8 @@ pub(in crate::manager) struct Content {
     pub signs: Vec<StateSign>,
     /// The trusted digests, as [`Trust::to_bytes`] has them.
     pub trusted: Vec<u8>,
+    /// The new tools, as [`Trust::new_to_bytes`] has them.
+    pub new: Vec<u8>,
     /// Its names.
     pub names: OwnedNames,
 }
@@ -64,6 +66,7 @@ impl Content {
             ("readAt", &Raw::of(&seconds)),
             ("stateSigns", &Raw::of(&signs)),
             ("trusted", &Raw::of(&STANDARD.encode(&self.trusted))),
+            ("new", &Raw::of(&STANDARD.encode(&self.new))),
             ("names", &names),
             ("principals", &or_null(self.principals.as_ref())),
             ("offer", &or_null(self.offer.as_ref())),
@@ -100,7 +103,9 @@ fn parts(file: &Raw, server: &Arc<str>, identity: &Fingerprint) -> Option<Known>
         rest.is_empty().then(|| hashes.to_vec())
     };
     let names = OwnedNames { tools: hashes("tools")?, prompts: hashes("prompts")?, uris: hashes("uris")? };
-    let trust = Trust::from_bytes(&decoded(file, "trusted")?)?.into();
+    // Older files have none.
+    let new = if file.get("new").is_some() { decoded(file, "new")? } else { Vec::new() };
+    let trust = Trust::from_bytes(&decoded(file, "trusted")?, &new)?.into();
     let read_at = UNIX_EPOCH.checked_add(Duration::from_secs(file.get_as("readAt")?))?;
     let (salt, fingerprint): (String, String) = (file.get_as("salt")?, file.get_as("fingerprint")?);
     let signs: Vec<String> = file.get_as("stateSigns")?;
@@ -139,6 +144,7 @@ mod tests {
             read_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             signs: vec![StateSign::AsksForRoots],
             trusted: Vec::new(),
+            new: Vec::new(),
             names: OwnedNames { tools: vec![[1; 16], [2; 16]], prompts: Vec::new(), uris: vec![[3; 16]] },
         }
     }

@@ -104,9 +104,7 @@ impl Server {
     /// Makes its catalog of its offer to one client; `shared` is the one to all.
     fn offer_alone(&mut self, config: &Config, shared: Option<&Offer>) {
         if let Some(offer) = &self.offer {
-            let reviewed = self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools);
-            let offered = shared.into_iter().flat_map(Offer::trusted_definitions);
-            self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
+            self.trust = self.reviewed(config, offer, shared);
         }
         self.catalog = self.alone(config);
     }

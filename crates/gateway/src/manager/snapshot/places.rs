@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Scope, Server, Snapshot};
 use crate::manager::catalog::{LinkBudget, Resources, ServerResource, UriServers};
 use crate::manager::error::Error;
-use protocol::feature::{Effect, Kind};
+use protocol::feature::Kind;
 use protocol::lifecycle::Peer;
 
 impl Snapshot {
@@ -51,7 +51,7 @@ impl Snapshot {
     }
 
     fn offers_uri(&self, kind: Kind, server: &str, uri: &str) -> bool {
-        self.server_called(server).is_some_and(|server| server.offers(kind, uri, Effect::ReadOnly))
+        self.server_called(server).is_some_and(|server| server.offers(kind, uri))
     }
 
     /// Returns the servers for the skill `uri` in a scope: those of its places that declare skills.

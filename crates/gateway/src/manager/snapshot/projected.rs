@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::super::catalog::History;
 use super::super::config::Config;
+use super::super::error::Error;
 use super::{Server, Snapshot, changed};
 use crate::manager::view::View;
 
@@ -34,6 +35,20 @@ impl Snapshot {
     /// The names of the views.
     pub(in crate::manager) fn views(&self) -> Vec<Arc<str>> {
         self.projections.keys().cloned().collect()
+    }
+
+    /// The error for a view that is not there, for somebody who may know the others.
+    pub(in crate::manager) fn no_view(&self, view: &str) -> Error {
+        let mut views = self.views();
+        views.sort_unstable();
+        Error::no_such_view(view, views.iter().map(AsRef::as_ref))
+    }
+
+    /// The views, by name.
+    pub(in crate::manager) fn all_views(&self) -> Vec<Arc<View>> {
+        let mut views: Vec<_> = self.projections.values().filter_map(|seen| seen.view.clone()).collect();
+        views.sort_by(|one, other| one.name.cmp(&other.name));
+        views
     }
 
     /// The name of the view `name`, if there is one.

@@ -14,7 +14,7 @@ use crate::manager::error::{Error, Hidden, ItemKind};
 use crate::manager::not_configured::NotConfigured;
 use crate::manager::owners::Owners;
 use crate::manager::{failed_at, naming};
-use protocol::feature::{Effect, Kind};
+use protocol::feature::Kind;
 use protocol::uri::split_owner;
 use settings::Problem;
 use upstream::config::Tools;
@@ -82,7 +82,7 @@ impl Snapshot {
             return Some(not_configured(wrong));
         }
         let server = self.server_called(name).filter(|server| !server.is_heard)?;
-        let may_have = server.offers(kind, &own, Effect::ReadOnly);
+        let may_have = server.offers(kind, &own);
         may_have.then(|| {
             failed_at(&server.upstream, None, absence_error(&server.upstream, &server.upstream.status()))
         })
@@ -180,14 +180,14 @@ impl Server {
         Some(Hidden { server: Arc::clone(&config.name), setting })
     }
 
-    /// Whether `name`, as clients know it, is not denied. The effect of a tool that was never listed is not known.
+    /// Whether `name`, as clients know it, is not denied.
     fn may_have(&self, kind: ItemKind, name: &str) -> bool {
         if kind != ItemKind::Tool {
-            return self.offers(Kind::Prompts, name, Effect::ReadOnly);
+            return self.offers(Kind::Prompts, name);
         }
         let tools: &Tools = &self.upstream.config().tools;
         let renamed = tools.rename.iter().find(|(_, shown)| shown.as_str() == name);
-        self.offers(Kind::Tools, renamed.map_or(name, |(own, _)| own), Effect::Unsafe)
+        self.may_offer_tool(renamed.map_or(name, |(own, _)| own))
     }
 }
 

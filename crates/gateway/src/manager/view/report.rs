@@ -5,7 +5,7 @@
 //!
 //! Not here: which items there are (`manager::view_report`).
 
-use super::{Rule, Target, View, verdict};
+use super::{Key, Rule, RuleAt, Target, View, verdict};
 use upstream::config::{Tools, is_match};
 
 /// The most names of items that a rule is shown with.
@@ -62,27 +62,19 @@ impl RuleUse {
 
 impl<'a> Tally<'a> {
     pub(in crate::manager) fn of(view: &'a View) -> Self {
-        let lists = [
-            ("servers", true, view.servers.as_deref()),
-            ("allow", true, view.allow.as_deref()),
-            ("deny", false, Some(view.deny.as_slice())),
-        ];
-        let of_list = |(key, is_offering, rules): (&str, bool, Option<&'a [Rule]>)| {
-            let setting = format!("views.{}.{key}", view.name);
-            let used = move |rule: &'a Rule| {
-                let used = RuleUse::of(setting.clone(), is_offering);
-                (rule, RuleUse { rule: Some(rule.text()), line: rule.line(), ..used })
-            };
-            rules.unwrap_or_default().iter().map(used)
+        let used = |RuleAt { key, text, rule }: RuleAt<'a>| {
+            let used = RuleUse::of(format!("views.{}.{key}", view.name), key != "deny");
+            (rule, RuleUse { rule: Some(text), line: rule.line(), ..used })
         };
-        let mut rules: Vec<_> = lists.into_iter().flat_map(of_list).collect();
+        let mut rules: Vec<_> = view.rules().map(used).collect();
         rules.sort_by_key(|(rule, _)| rule.line);
         Self { view, rules, others: Vec::new() }
     }
 
-    /// Counts an item of a server with the selection `tools`.
-    pub(in crate::manager) fn count(&mut self, tools: &Tools, target: Target<'_>) {
+    /// Counts an item of a server with the selection `tools`. Returns whether the view holds it, as a new tool.
+    pub(in crate::manager) fn count(&mut self, tools: &Tools, target: Target<'_>) -> bool {
         let (is_offered, key, decisive) = verdict(Some(self.view), tools, target);
+        let is_held = matches!(key, Some(Key::View(_, "new_tools")));
         for (rule, used) in &mut self.rules {
             let is_decisive = decisive.is_some_and(|decisive| std::ptr::eq(decisive, *rule));
             used.selects += usize::from(is_decisive || rule.matches(target.server, target.name));
@@ -91,7 +83,7 @@ impl<'a> Tally<'a> {
             }
         }
         let Some(setting) = key.filter(|_| decisive.is_none()).map(|key| key.setting(target.server)) else {
-            return;
+            return is_held;
         };
         let at = self.others.iter().position(|other| other.setting == setting).unwrap_or_else(|| {
             self.others.push(RuleUse::of(setting, is_offered));
@@ -99,6 +91,7 @@ impl<'a> Tally<'a> {
         });
         self.others[at].selects += 1;
         self.others[at].decide(target);
+        is_held
     }
 
     /// Notes that the offer of `server` is not known.
