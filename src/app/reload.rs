@@ -149,7 +149,8 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
         |exposed: Exposed| if is_opened { OPENS_AT_RESTART.to_owned() } else { exposed.to_string() };
     let server = server.authenticating(auth).map_err(refused)?;
     let keys = Keys::read(&server.auth).map_err(|error| error.to_string())?;
-    for warning in server.auth.without_view(&config.views()) {
+    // Those of the start. The running listener keeps the views of its certificates, and the keys are those of the file.
+    for warning in server.without_view(&config.views()).into_iter().chain(config.limits_without_effect()) {
         tracing::warn!("{warning}");
     }
     Ok((config, keys))

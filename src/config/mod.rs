@@ -31,7 +31,7 @@ use settings::{error, expand};
 pub(crate) use shown::is_public_setting;
 
 use gateway::manager::remembered::Folder;
-use gateway::manager::{self, Known, history, without_effect};
+use gateway::manager::{self, LimitTargets, history, without_effect};
 use runtime::regular_file;
 use settings::{
     Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, settings,
@@ -226,7 +226,7 @@ impl Config {
     /// Warnings about limits of callers that limit nothing. Reads the file of keys, and blocks.
     pub fn limits_without_effect(&self) -> Vec<String> {
         let (keys, servers) = (self.server.auth.key_ids(), self.manager.names());
-        let known = Known { views: &self.views(), servers: &servers, keys: keys.as_deref() };
+        let known = LimitTargets { views: &self.views(), servers: &servers, keys: keys.as_deref() };
         without_effect(&self.manager.limits, &known)
     }
 

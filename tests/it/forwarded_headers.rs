@@ -220,6 +220,18 @@ async fn forwarded_values_reach_no_log_and_no_other_origin() {
 }
 
 #[tokio::test]
+async fn client_hides_none_of_its_arguments_with_a_header() {
+    let named = Scripted::modern().tool(Tool::named("a")).start();
+    let other = other();
+    let registry = registry(&named, &other).setting("history: {arguments: true}");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["a", "b"]).await;
+    of_tenant(&gateway, "delete-all").call("a", json!({"command": "delete-all"})).await;
+    let calls = gateway.get("/history").await;
+    assert!(calls.body.contains("delete-all"), "{calls:?}");
+}
+
+#[tokio::test]
 async fn clients_over_stdio_have_no_headers_and_call_as_before() {
     let (named, other) = (Scripted::modern().tool(Tool::named("a")).start(), other());
     let mut session = Gateway::of(&registry(&named, &other)).start_stdio();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testkit::served::Served;
 
 use crate::support::gateway::Running;
-use crate::support::{Client, Gateway};
+use crate::support::{Client, Gateway, eventually};
 
 /// A login service and what it says about each token; `None` while it is out of order.
 struct Service {
@@ -122,8 +122,13 @@ async fn an_opaque_token_opens_as_far_as_the_login_service_says() {
     // A service that is down lets nobody in, and takes no known token away.
     service.state.lock().expect("lock").tokens = None;
     assert_eq!((with(&gateway, "good").await, with(&gateway, "new").await), (200, 503));
-    let log = gateway.log().iter().map(ToString::to_string).collect::<String>();
-    assert!(log.contains("cannot be asked about tokens") && !log.contains("canary"), "{log}");
+    // The log is written by a thread of its own.
+    let log = eventually("the line of the log", async || {
+        let log = gateway.log().iter().map(ToString::to_string).collect::<String>();
+        log.contains("cannot be asked about tokens").then_some(log)
+    })
+    .await;
+    assert!(!log.contains("canary"), "{log}");
     // The metadata for clients names the login service, apart from the issuer.
     let document = Client::at(&gateway.url("/.well-known/oauth-protected-resource/mcp"));
     let document = document.bare(Method::GET, &[]).await.json();

@@ -315,6 +315,7 @@ async fn fixed_argument_is_in_each_call_and_not_in_the_schema() {
         let why = rest(&gateway, OPERATOR, "/why?tool=find&view=support").await.body;
         let history = rest(&gateway, OPERATOR, "/history").await.body;
         assert!(history.contains("\"arguments\""), "{history}");
+        assert!(!history.contains("\"limit\":10"), "the client did not send it: {history}");
         let logs: String = gateway.log().iter().map(Value::to_string).collect();
         for text in [why, history, logs] {
             assert!(!text.contains(CANARY), "{text}");

@@ -23,6 +23,7 @@ use super::problem::Problem;
 use super::view::date;
 use super::{Api, json};
 use auth::{ApiKeyList, Authenticator, KeyFile, Principal, Role};
+use gateway::manager::SecretError;
 use protocol::ErrorCode;
 
 /// The longest time of `expires` as a text.
@@ -216,8 +217,10 @@ pub(super) async fn revoke(
     in_file(file, move |file| file.revoke(&name)).await?;
     authenticator.read_key_file().await;
     // A later key of this name has another holder.
-    if let Err(error) = api.manager.forget_secrets_of(&Principal::id_of_key(&id)).await {
-        tracing::warn!(key = id, %error, "the secrets of a revoked key were not removed");
+    match api.manager.forget_secrets_of(&Principal::id_of_key(&id)).await {
+        // Without a vault there are no secrets.
+        Ok(()) | Err(SecretError::NoVault) => {}
+        Err(error) => tracing::warn!(key = id, %error, "the secrets of a revoked key were not removed"),
     }
     Ok(json(&RevokedKey { id }))
 }

@@ -217,12 +217,23 @@ fn unknown(name: &str) -> Problem {
 }
 
 fn failed(error: &SecretError) -> Problem {
-    let code = match error {
+    match error {
         SecretError::Unsendable
         | SecretError::Vault(vault::Error::LongValue { .. } | vault::Error::LongName) => {
-            ErrorCode::InvalidRequest
+            Problem::new(ErrorCode::InvalidRequest, error.to_string())
         }
-        SecretError::NoVault | SecretError::Vault(_) => ErrorCode::FileNotChanged,
-    };
-    Problem::new(code, error.to_string())
+        SecretError::NoVault => Problem::new(ErrorCode::FileNotChanged, error.to_string()),
+        // The text names files of the gateway, which are none of the caller's business.
+        SecretError::Vault(error) => {
+            tracing::warn!(%error, "a request for the secrets of a caller failed");
+            let text = match error {
+                vault::Error::Full { .. } | vault::Error::Share { .. } => {
+                    "the vault has no room for this secret; remove one that is not used, or ask an operator, who finds the \
+                     reason in the log"
+                }
+                _ => "the vault cannot be used; an operator finds the reason in the log",
+            };
+            Problem::new(ErrorCode::FileNotChanged, text)
+        }
+    }
 }

@@ -17,10 +17,16 @@ function clashOf({ bare_name: name, others, previous_owner: owner }) {
   return owner ? `${name} belonged to the server ${owner} before` : `other tools are called ${name} too: ${others.join(', ')}`;
 }
 
+function limitOf({ name, requests_per_minute: requests, calls_at_a_time: calls, is_shared: isShared, principal, role }) {
+  const most = [requests && `${requests} requests a minute`, calls && `${calls} calls at a time`].filter(Boolean).join(' and ');
+  const whose = `${principal ? ` with the principal ${principal}` : ''}${role ? ` with the role ${role}` : ''}`;
+  return `${name} (${most}, ${isShared ? 'all callers together' : 'each caller'}${whose})`;
+}
+
 function answer(tool) {
   const lines = [['tool', `${tool.server}/${tool.tool}`], ['clients', tool.listed_as ? `get it as ${tool.listed_as}` : 'do not get it'], ['rule', ruleOf(tool)],
-    ['held', tool.is_held && 'its definition changed, and nobody approved it'], ['name', tool.name_clash && clashOf(tool.name_clash)],
-    ['server', `${tool.state}, circuit breaker ${tool.circuit_breaker}`], ['to do', tool.advice]];
+    ['held', tool.is_held && 'it is new or changed, and nobody approved it'], ['name', tool.name_clash && clashOf(tool.name_clash)],
+    ['server', `${tool.state}, circuit breaker ${tool.circuit_breaker}`], ['limits', tool.limits.map(limitOf).join(', ')], ['to do', tool.advice]];
   return h('dl', { class: `reasons result ${tool.listed_as ? 'good' : 'bad'}` }, lines.filter(([, text]) => text).map(([name, text]) => h('div', {}, h('dt', {}, name), h('dd', {}, text))));
 }
 

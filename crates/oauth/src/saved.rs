@@ -89,7 +89,7 @@ impl LoginStore {
 
     pub(crate) async fn remove_login(&self, principal: Option<&str>) -> Result<(), auth::vault::Error> {
         match &self.vault {
-            Some(vault) => vault.remove(&self.token_entry(principal)).await,
+            Some(vault) => vault.remove(&self.token_entry(principal)).await.map(drop),
             None => Ok(()),
         }
     }

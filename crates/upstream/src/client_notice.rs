@@ -21,6 +21,10 @@ impl Upstream {
     /// Sends `notification` on the connection that a call like `call` uses. Only legacy servers receive it.
     pub async fn notify(&self, call: &Call, notification: &Notification) -> Result<(), Error> {
         let (who, deadline) = (call.principal.as_ref(), Instant::now() + self.config.timeout);
+        if let Some(secrets) = &self.principal_secrets {
+            // A connection with a secret that changed ends first. Boxed: few servers have them.
+            Box::pin(self.check_principal_secrets(secrets, who)).await?;
+        }
         let (mut frame, _slot) =
             AdmissionLayer(self).call(Lane::of(&call.method), who, deadline.into()).await?;
         if let Some(rate) = &self.rate {

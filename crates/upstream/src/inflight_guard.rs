@@ -17,6 +17,7 @@ use super::Upstream;
 use super::breaker::Permit;
 use super::bulkhead::{Lane, ReservedShare};
 use super::error::Error;
+use super::forwarded_headers::ForwardedHeaders;
 use super::frame::Frame;
 use super::pool::PooledConnection;
 use super::request::Request;
@@ -44,6 +45,8 @@ pub(super) struct InflightGuard {
     counts: bool,
     is_streaming: bool,
     connection: Option<PooledConnection>,
+    /// The headers of the client that a response which is still arriving may quote.
+    forwarded: Option<ForwardedHeaders>,
 }
 
 impl InflightGuard {
@@ -54,7 +57,7 @@ impl InflightGuard {
         slot: ReservedShare,
         started: Instant,
     ) -> Self {
-        let (permit, round, connection) = (None, None, None);
+        let (permit, round, connection, forwarded) = (None, None, None, None);
         let (had_enough_time, counts, is_streaming) = (false, true, false);
         Self {
             upstream,
@@ -67,6 +70,7 @@ impl InflightGuard {
             counts,
             is_streaming,
             connection,
+            forwarded,
         }
     }
 
@@ -111,9 +115,10 @@ impl InflightGuard {
         }
     }
 
-    /// Records that the response is still arriving. The result of the attempt is known at its end.
-    pub(super) const fn stream(&mut self) {
+    /// Records that the response to `request` is still arriving. The result of the attempt is known at its end.
+    pub(super) fn stream(&mut self, request: &Request<'_>) {
         self.is_streaming = true;
+        self.forwarded = request.forwarded().cloned();
     }
 
     /// Records the result of the attempt.
@@ -184,7 +189,7 @@ impl ResponseGuard for InflightGuard {
     }
 
     fn redact_error(&self, error: Error) -> Error {
-        self.upstream.secrets.redact_error(error)
+        self.upstream.redacted_error(self.forwarded.as_ref(), error)
     }
 }
 

@@ -23,6 +23,7 @@ use super::connection::{Call, EventSender, ServerResponse};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::{Delivery, Error, SessionRefusal};
+use super::forwarded_headers::ForwardedHeaders;
 use super::frame::Frame;
 use super::request::Request;
 use crate::inflight_guard::InflightGuard;
@@ -69,14 +70,12 @@ impl Upstream {
         SessionLayer(self).call(request, &mut state).instrument(self.span(request, 1)).await
     }
 
-    /// Returns `error` of `request` without secrets, and without the headers of its client.
-    fn redacted_error(&self, request: &Request<'_>, error: Error) -> Error {
+    /// Returns `error` of a request without secrets, and without the headers of its client.
+    pub(super) fn redacted_error(&self, forwarded: Option<&ForwardedHeaders>, error: Error) -> Error {
         let error = self.secrets.redact_error(error);
-        match request.connection {
-            PoolRequest::Of(Call { forwarded: Some(headers), .. }) => {
-                Secrets::new(&headers.values()).redact_error(error)
-            }
-            _ => error,
+        match forwarded {
+            Some(headers) => Secrets::new(&headers.values()).redact_error(error),
+            None => error,
         }
     }
 
@@ -221,10 +220,11 @@ impl AttemptLayer<'_> {
         let ended = ConnectionLayer(upstream).call(request, state).await;
         let guard = &mut state.guard;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
-        let result = ended.unwrap_or_else(Err).map_err(|error| upstream.redacted_error(request, error));
+        let result =
+            ended.unwrap_or_else(Err).map_err(|error| upstream.redacted_error(request.forwarded(), error));
         if matches!(&result, Ok(response) if response.body.as_buffered().is_none()) {
             upstream.liveness.broken();
-            guard.stream();
+            guard.stream(request);
             return result;
         }
         // Callers choose deadlines. With short ones any client could otherwise open the breaker for all.

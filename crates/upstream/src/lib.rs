@@ -214,10 +214,11 @@ impl Upstream {
         self.breaker.reset();
     }
 
-    /// Returns a text about `call` with the secrets of this server redacted, and the headers of the client that it has.
-    pub fn redacted(&self, call: &Call, text: &str) -> String {
+    /// Returns a text with the secrets of this server redacted. In a text of the server, which may quote them, so are the
+    /// headers of the client that it got, `forwarded`.
+    pub fn redacted(&self, text: &str, forwarded: Option<&ForwardedHeaders>) -> String {
         let text = self.secrets.redact(text);
-        match &call.forwarded {
+        match forwarded {
             Some(headers) => Secrets::new(&headers.values()).redact(&text),
             None => text,
         }

@@ -2,14 +2,14 @@
 //!
 //! Invariants: a value is read from the vault when a connection of its principal opens, and is sent on connections of that
 //! principal only. Nothing is sent for a principal that lacks one. Before each call the file of the vault is looked at. If a
-//! value changed, also by another process, the connections of its principal end first.
+//! value changed, also by another process, the connections of its principal end first, and those that are being opened.
 //!
 //! Not here: the vault (`auth::vault`), and requests (`transport::http`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::HeaderMap;
 use secrecy::SecretString;
@@ -24,6 +24,9 @@ use runtime::file_stamp::FileStamp;
 
 /// Limit of principals whose values are known without a connection that uses them.
 const MAX_KNOWN: usize = 1_024;
+/// Values of one principal that are still redacted after they changed, besides those of its connections: a connect that
+/// failed has no connection, and its error is not shown yet.
+const KEPT: usize = 2;
 
 /// The secrets of principals for one server.
 pub struct PrincipalSecrets {
@@ -40,9 +43,29 @@ pub struct PrincipalSecrets {
 struct Known {
     /// The file of the vault when it was looked at last.
     stamp: Option<FileStamp>,
+    /// Whether all values were compared with that file.
+    is_compared: bool,
     of: HashMap<Arc<str>, Arc<OwnSecrets>>,
-    /// Values that changed, and that running requests may carry.
-    replaced: Vec<Weak<OwnSecrets>>,
+    /// Values that changed, oldest first, and that running requests may carry.
+    replaced: Vec<(Arc<str>, Arc<OwnSecrets>)>,
+    /// The principals whose connections may have a value that was replaced, and have not ended yet.
+    to_end: HashSet<Arc<str>>,
+}
+
+impl Known {
+    /// Keeps `own`, which is not sent on new connections any more, for redaction.
+    fn replace(&mut self, principal: &Arc<str>, own: Arc<OwnSecrets>) {
+        let is_in_use = |own: &Arc<OwnSecrets>| Arc::strong_count(own) > 1;
+        let mut later = self.replaced.iter().filter(|(other, _)| other == principal).count();
+        self.replaced.retain(|(other, before)| {
+            later -= usize::from(other == principal);
+            other != principal || later + 1 < KEPT || is_in_use(before)
+        });
+        if self.replaced.len() >= MAX_KNOWN {
+            self.replaced.retain(|(_, before)| is_in_use(before));
+        }
+        self.replaced.push((Arc::clone(principal), own));
+    }
 }
 
 /// The secrets of one principal, and the headers that have them.
@@ -68,21 +91,30 @@ impl PrincipalSecrets {
     pub(crate) async fn of(&self, principal: Option<&Arc<str>>) -> Result<Arc<OwnSecrets>, Error> {
         let (principal, vault) = (self.named(principal)?, self.vault()?);
         if !vault.is_current() {
-            on_a_thread(vault, |vault| vault.stamp().map(drop)).await?;
+            vault.reading(|vault| vault.stamp().map(drop)).await.map_err(|error| unreadable(&error))?;
         }
         let own = Arc::new(self.read(vault, principal)?);
+        Ok(self.used(principal, own))
+    }
+
+    /// Records that a new connection of `principal` has `own`. Returns the same secrets as they are known.
+    fn used(&self, principal: &Arc<str>, own: Arc<OwnSecrets>) -> Arc<OwnSecrets> {
         let mut known = self.lock();
+        if let Some(same) = known.of.get(principal).filter(|known| known.version == own.version) {
+            return Arc::clone(same);
+        }
         if known.of.len() >= MAX_KNOWN {
             // Those in use stay with their connections.
             known.of.retain(|_, own| Arc::strong_count(own) > 1);
         }
-        match known.of.get(principal) {
-            // Its connections end when the change is found.
-            Some(before) if before.version != own.version => known.replaced.push(Arc::downgrade(&own)),
-            _ => _ = known.of.insert(Arc::clone(principal), Arc::clone(&own)),
+        if let Some(before) = known.of.insert(Arc::clone(principal), Arc::clone(&own)) {
+            known.replace(principal, before);
+            known.to_end.insert(Arc::clone(principal));
         }
+        // It may have been read before a change that was already found, so it is compared once more.
+        known.is_compared = false;
         self.changes.fetch_add(1, Ordering::Relaxed);
-        Ok(own)
+        own
     }
 
     /// Fails if `principal` lacks a secret. Calls `ended` for each principal whose secrets changed since they were used.
@@ -106,7 +138,10 @@ impl PrincipalSecrets {
         vault: &Arc<Vault>,
         ended: impl Fn(&Arc<str>),
     ) -> Result<(), Error> {
-        let is_same = || FileStamp::of(vault.path()) == self.lock().stamp;
+        let is_same = || {
+            let (stamp, known) = (FileStamp::of(vault.path()), self.lock());
+            known.is_compared && known.stamp == stamp
+        };
         if is_same() {
             return Ok(());
         }
@@ -115,26 +150,37 @@ impl PrincipalSecrets {
             return Ok(());
         }
         let this = Arc::clone(self);
-        let (stamp, changed) = on_a_thread(vault, move |vault| {
-            let stamp = vault.stamp()?;
+        let compared = vault.reading(move |vault| {
+            let (changes, stamp) = (this.changes(), vault.stamp()?);
             let known: Vec<_> =
                 this.lock().of.iter().map(|(id, own)| (Arc::clone(id), Arc::clone(own))).collect();
             let is_other = |(id, own): &(Arc<str>, Arc<OwnSecrets>)| {
                 this.version(vault, id).map_or(true, |version| version != own.version)
             };
-            Ok((stamp, known.into_iter().filter(is_other).map(|(id, _)| id).collect::<Vec<_>>()))
-        })
-        .await?;
+            Ok((changes, stamp, known.into_iter().filter(is_other).collect::<Vec<_>>()))
+        });
+        let (changes, stamp, changed) = compared.await.map_err(|error| unreadable(&error))?;
+        self.changed(&changed).iter().for_each(ended);
         let mut known = self.lock();
-        known.replaced.retain(|own| own.strong_count() > 0);
-        for principal in &changed {
-            let before = known.of.remove(principal);
-            known.replaced.extend(before.as_ref().map(Arc::downgrade));
-            ended(principal);
-        }
-        known.stamp = stamp;
-        self.changes.fetch_add(1, Ordering::Relaxed);
+        // A value that was added meanwhile was not compared.
+        let of_this = u64::from(!changed.is_empty());
+        (known.stamp, known.is_compared) = (stamp, self.changes() == changes + of_this);
         Ok(())
+    }
+
+    /// Records that the secrets of `changed` are others now. Returns the principals whose connections have to end.
+    fn changed(&self, changed: &[(Arc<str>, Arc<OwnSecrets>)]) -> HashSet<Arc<str>> {
+        let mut known = self.lock();
+        for (principal, own) in changed {
+            known.to_end.insert(Arc::clone(principal));
+            // Another value was read meanwhile.
+            if known.of.get(principal).is_some_and(|now| Arc::ptr_eq(now, own)) {
+                known.of.remove(principal);
+                known.replace(principal, Arc::clone(own));
+            }
+        }
+        self.changes.fetch_add(u64::from(!changed.is_empty()), Ordering::Relaxed);
+        std::mem::take(&mut known.to_end)
     }
 
     /// A text that differs after each change of a secret of `principal`; `None` if it lacks one.
@@ -145,8 +191,8 @@ impl PrincipalSecrets {
     /// All values in use, which are redacted from texts of the server.
     pub(crate) fn values(&self) -> Vec<SecretString> {
         let known = self.lock();
-        let replaced = known.replaced.iter().filter_map(Weak::upgrade);
-        known.of.values().cloned().chain(replaced).flat_map(|own| own.values.clone()).collect()
+        let replaced = known.replaced.iter().map(|(_, own)| own);
+        known.of.values().chain(replaced).flat_map(|own| own.values.clone()).collect()
     }
 
     /// A number that changes whenever the values do. Read it before them.
@@ -205,18 +251,10 @@ impl PrincipalSecrets {
     }
 }
 
+/// Logs `error`, which names files of the gateway. Callers get none of that.
 fn unreadable(error: &auth::vault::Error) -> Error {
-    Error::Connect { reason: error.to_string() }
-}
-
-/// Does `work` with the vault, which blocks on its file.
-async fn on_a_thread<T: Send + 'static>(
-    vault: &Arc<Vault>,
-    work: impl FnOnce(&Vault) -> Result<T, auth::vault::Error> + Send + 'static,
-) -> Result<T, Error> {
-    let vault = Arc::clone(vault);
-    let done = tokio::task::spawn_blocking(move || work(&vault)).await;
-    done.unwrap_or(Err(auth::vault::Error::Ending)).map_err(|error| unreadable(&error))
+    tracing::warn!(%error, "the secrets of callers cannot be read");
+    Error::Connect { reason: "the vault cannot be used; an operator finds the reason in the log".to_owned() }
 }
 
 impl Upstream {
@@ -241,3 +279,7 @@ impl fmt::Debug for PrincipalSecrets {
         f.debug_struct("PrincipalSecrets").field("names", &self.names).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "principal_secrets_tests.rs"]
+mod tests;

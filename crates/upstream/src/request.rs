@@ -12,6 +12,7 @@ use super::connection::{Call, Connection, EventSender, RequestFuture};
 use super::dialect::PoolRequest;
 use super::discover::{self, Discovery};
 use super::error::Error;
+use super::forwarded_headers::ForwardedHeaders;
 use super::offer::Offer;
 use super::response_stream::ResponseBody;
 use super::retry::RetrySafety;
@@ -53,6 +54,11 @@ impl<'a> Request<'a> {
             events,
             work: Work::Call(call),
         }
+    }
+
+    /// The headers of its client that it carries on.
+    pub(super) fn forwarded(&self) -> Option<&ForwardedHeaders> {
+        if let PoolRequest::Of(call) = self.connection { call.forwarded.as_ref() } else { None }
     }
 
     /// A health check that begins now.

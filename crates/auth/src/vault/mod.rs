@@ -207,11 +207,26 @@ impl Vault {
         .await
     }
 
-    /// Removes `entry`, if it is there. The removal is durable when this returns. A write that has begun continues if
-    /// the future is dropped.
-    pub async fn remove(self: &Arc<Self>, entry: &Entry) -> Result<(), Error> {
+    /// Removes `entry`, and returns whether it was there. The removal is durable when this returns. A write that has begun
+    /// continues if the future is dropped.
+    pub async fn remove(self: &Arc<Self>, entry: &Entry) -> Result<bool, Error> {
         let entry = entry.clone();
-        self.on_a_thread(move |vault| vault.remove_blocking(&entry).map(|_| ())).await
+        self.on_a_thread(move |vault| vault.remove_blocking(&entry)).await
+    }
+
+    /// Removes all secrets of `principal`, as [`Vault::remove`] does. Returns how many there were.
+    pub async fn remove_secrets_of(self: &Arc<Self>, principal: &str) -> Result<usize, Error> {
+        let principal = principal.to_owned();
+        self.on_a_thread(move |vault| vault.remove_secrets_of_blocking(&principal)).await
+    }
+
+    /// Runs `work`, which reads, where it may block. It does not wait for writes.
+    pub async fn reading<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let vault = Arc::clone(self);
+        tokio::task::spawn_blocking(move || work(&vault)).await.map_err(|_| Error::Ending)?
     }
 
     /// Sets the value of `entry` and blocks until it is durable.
@@ -229,10 +244,10 @@ impl Vault {
     }
 
     /// Runs `work` where it may block. Writes wait here for one another, so that they occupy one thread.
-    async fn on_a_thread(
+    async fn on_a_thread<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> Result<(), Error> + Send + 'static,
-    ) -> Result<(), Error> {
+        work: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let vault = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || {

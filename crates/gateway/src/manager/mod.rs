@@ -7,6 +7,7 @@
 //!
 //! Not here: HTTP, protocol eras of clients, permissions of clients.
 
+mod admission;
 mod apply;
 pub mod catalog;
 mod client_names;
@@ -60,7 +61,7 @@ pub use client_snapshots::Viewer;
 pub use config::Config;
 pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
-pub use limits::{Admission, Known, Limit, LimitUsage, Limited, Per, without_effect};
+pub use limits::{Admission, Limit, LimitTargets, LimitUsage, Limited, Per, without_effect};
 pub use not_configured::NotConfigured;
 pub use principal_secrets::{NeededSecret, SecretError};
 pub use problem::MEMORY_EXHAUSTED;

@@ -59,7 +59,7 @@ impl Manager {
     /// Returns the names of the secrets of `principal`, with the times at which they were set.
     pub async fn secrets_of(&self, principal: &str) -> Result<Vec<(String, SystemTime)>, SecretError> {
         let principal = principal.to_owned();
-        on_a_thread(self.vault()?, move |vault| vault.secrets_of(&principal)).await
+        Ok(self.vault()?.reading(move |vault| vault.secrets_of(&principal)).await?)
     }
 
     /// Sets the secret `name` of `principal`. The next call of the principal uses it.
@@ -81,16 +81,18 @@ impl Manager {
     /// Removes the secret `name` of `principal`. Returns whether it was there.
     pub async fn remove_secret_of(&self, principal: &str, name: &str) -> Result<bool, SecretError> {
         let entry = Entry::secret_of(principal, name);
-        let was_there = on_a_thread(self.vault()?, move |vault| vault.remove_blocking(&entry)).await?;
-        self.secrets_changed().await;
+        let was_there = self.vault()?.remove(&entry).await?;
+        if was_there {
+            self.secrets_changed().await;
+        }
         Ok(was_there)
     }
 
     /// Removes all secrets of `principal`, because nobody has its credential any more.
     pub async fn forget_secrets_of(&self, principal: &str) -> Result<(), SecretError> {
-        let principal = principal.to_owned();
-        on_a_thread(self.vault()?, move |vault| vault.remove_secrets_of_blocking(&principal)).await?;
-        self.secrets_changed().await;
+        if self.vault()?.remove_secrets_of(principal).await? > 0 {
+            self.secrets_changed().await;
+        }
         Ok(())
     }
 
@@ -107,14 +109,4 @@ impl Manager {
         }
         self.announce().await;
     }
-}
-
-/// Does `work` with the vault, which blocks.
-async fn on_a_thread<T: Send + 'static>(
-    vault: &Arc<Vault>,
-    work: impl FnOnce(&Vault) -> Result<T, vault::Error> + Send + 'static,
-) -> Result<T, SecretError> {
-    let vault = Arc::clone(vault);
-    let done = tokio::task::spawn_blocking(move || work(&vault)).await;
-    Ok(done.unwrap_or(Err(vault::Error::Ending))?)
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: one record is made of a call, for both. Without a watcher nothing is made before the end of the call. A
 //! call whose future is dropped ends as cancelled. Arguments and texts of errors are recorded only if the operator allowed
-//! it, without secrets of the server, and at most [`MOST_TEXT`] of each.
+//! it, without secrets of the server and arguments that the view gave, and at most [`MOST_TEXT`] of each.
 //!
 //! Not here: keeping the records (`live_events`, `history`).
 
@@ -23,7 +23,7 @@ use protocol::{Problem, Reply};
 use runtime::telemetry::client_calls::ClientCalls;
 use runtime::telemetry::durations::Outcome;
 use serde_json::Value;
-use upstream::{CallSource, EndedAttempts, ServerResponse};
+use upstream::{CallSource, EndedAttempts, ForwardedHeaders, ServerResponse};
 
 /// Most bytes of arguments in a record, and of the text of an error.
 const MOST_TEXT: usize = 4 * 1024;
@@ -165,7 +165,7 @@ impl<'a> RecordedCall<'a> {
         };
         let has_error = self.recorder.has_errors.load(Ordering::Relaxed) && outcome != "ok";
         let error = has_error.then(|| text_of(buffered)).flatten();
-        let error = error.map(|text| shown(&text, self.request));
+        let error = error.map(|text| shown(&text, self.request, self.request.call.forwarded.as_ref()));
         self.record(CallEnd { outcome, code, error, duration: self.request.started.elapsed(), attempts });
     }
 
@@ -198,15 +198,21 @@ impl Drop for RecordedCall<'_> {
     }
 }
 
+/// The arguments of the client, without those that the view gives. Headers of the client stay in them: with a header of its
+/// choice, it could hide what it sends.
 fn arguments(request: &RoutedRequest) -> Option<String> {
-    let arguments = request.call.params.as_ref()?.get("arguments")?;
+    let mut arguments = request.call.params.as_ref()?.get("arguments")?;
+    let given: Vec<_> = request.given.iter().map(|name| (&**name, None)).collect();
+    if !given.is_empty() {
+        arguments = arguments.edit(&given);
+    }
     let text = arguments.as_str();
     if text.len() > SEARCHED {
-        return Some(shown(text, request));
+        return Some(shown(text, request, None));
     }
     // A reader gets strings without the escapes that they came with, so secrets are searched in those.
     let text = arguments.read::<Value>().map_or_else(|_| text.to_owned(), |value| value.to_string());
-    Some(shown(&text, request))
+    Some(shown(&text, request, None))
 }
 
 /// The text of the error of a failed call, with the number of the server's JSON-RPC error.
@@ -222,9 +228,9 @@ fn text_of(ended: Result<Option<&Reply>, &Error>) -> Option<String> {
     }
 }
 
-/// Returns the beginning of `text` without secrets of the server, and without the headers of the client that it got.
-fn shown(text: &str, request: &RoutedRequest) -> String {
-    let redacted = |text: &str| request.server.upstream.redacted(&request.call, text);
+/// Returns the beginning of `text` without secrets of the server, and without the headers `forwarded` of the client.
+fn shown(text: &str, request: &RoutedRequest, forwarded: Option<&ForwardedHeaders>) -> String {
+    let redacted = |text: &str| request.server.upstream.redacted(text, forwarded);
     let mut text = if text.len() > SEARCHED {
         // The mark tells the search that the beginning of a secret may stand before it.
         redacted(&format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)]))

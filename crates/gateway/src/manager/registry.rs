@@ -282,11 +282,13 @@ impl Registry {
         let now = Arc::clone(&before);
         let build = move || {
             let next = next.with_projections(&config, Some(&now));
-            let warnings = next.view_warnings();
+            let warnings = (!next.has_views_and_offers_of(&now)).then(|| next.view_warnings());
             (next, warnings)
         };
         let Some((next, warnings)) = off_thread(build).await else { return };
-        self.warn(warnings);
+        if let Some(warnings) = warnings {
+            self.warn(warnings);
+        }
         for server in next.servers() {
             let name = &server.upstream.config().name;
             let known = before.server(name).ok().map(|before| &before.trust);

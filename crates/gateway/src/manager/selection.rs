@@ -55,12 +55,14 @@ impl<'a> Selection<'a> {
         offers(self.view, self.choice, self.item(kind, name))
     }
 
+    /// The resources that show results of tools that clients of the view get.
+    pub(super) fn pages(&self) -> HashSet<String> {
+        self.apps().iter().map(|page| (*page).to_owned()).collect()
+    }
+
     /// A prompt, a resource, a template or a skill as the decision sees it.
     pub(super) fn item<'t>(&'t self, kind: Kind, name: &'t str) -> Target<'t> {
-        let is_page = kind == Kind::Resources && self.view.is_some() && name.starts_with(PAGES);
-        let app = if is_page && self.apps().contains(name) { AppTool::Shown } else { AppTool::No };
-        let tool = ToolFacts { app, ..ToolFacts::of(Effect::ReadOnly) };
-        Target { server: self.server, kind, name, tool }
+        item(self.server, kind, name, || self.view.is_some() && self.apps().contains(name))
     }
 
     /// The effect of `tool`, as the operator or else its server declares it.
@@ -106,4 +108,17 @@ impl<'a> Selection<'a> {
         };
         if is_shown { AppTool::Shown } else { AppTool::Hidden }
     }
+}
+
+/// An item of `server` beside its tools, as the decision sees it. `is_shown` says whether it shows results of a tool that
+/// clients of the view get; it is asked about pages alone.
+pub(super) fn item<'t>(
+    server: &'t str,
+    kind: Kind,
+    name: &'t str,
+    is_shown: impl FnOnce() -> bool,
+) -> Target<'t> {
+    let is_page = kind == Kind::Resources && name.starts_with(PAGES);
+    let app = if is_page && is_shown() { AppTool::Shown } else { AppTool::No };
+    Target { server, kind, name, tool: ToolFacts { app, ..ToolFacts::of(Effect::ReadOnly) } }
 }

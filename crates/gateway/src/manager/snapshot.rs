@@ -24,7 +24,7 @@ use super::error::{Error, ItemKind};
 use super::known::KnownServers;
 use super::naming::Rules;
 use super::not_configured::NotConfigured;
-use super::selection::Selection;
+use super::selection::{self, Selection};
 use super::trust::{Approval, Trust};
 use super::view::{self, Holding, Target, ToolFacts, View};
 use protocol::feature::{Effect, Kind, List, Lists};
@@ -79,6 +79,8 @@ pub struct Server {
     pub login: Option<Arc<LoginTool>>,
     /// The view through which clients see it.
     pub view: Option<Arc<View>>,
+    /// The resources that show results of tools that clients of the view get.
+    pages: Arc<HashSet<String>>,
 }
 
 /// How often each list has changed.
@@ -314,6 +316,7 @@ impl Server {
             durations: Arc::default(),
             login: None,
             view: None,
+            pages: Arc::default(),
         }
     }
 
@@ -383,9 +386,8 @@ impl Server {
     /// Whether clients get a prompt, a resource, a template or a skill of this server.
     pub(in crate::manager) fn offers(&self, kind: Kind, name: &str) -> bool {
         let config = self.upstream.config();
-        let tools = self.offer.as_ref().map_or(&[][..], |offer| &offer.tools);
-        let rules = (&config.tools, &*self.trust);
-        Selection::of(&config.name, rules, self.view.as_deref(), tools).offers_item(kind, name)
+        let target = selection::item(&config.name, kind, name, || self.pages.contains(name));
+        view::offers(self.view.as_deref(), &config.tools, target)
     }
 }
 

@@ -35,8 +35,8 @@ const MOST: usize = 10_000;
 const WHOLE: &str = "definition";
 /// Name that a tool is reported under that its server did not have before, and that a view holds.
 const NEW: &str = "new";
-/// The member of a definition by which views select.
-const ANNOTATIONS: &str = "annotations";
+/// The members of a definition by which views select: what the tool does, and whether it is for apps alone.
+const SELECTING: [&str; 2] = ["annotations", "_meta"];
 /// Limit of the trusted definitions of one server that are kept to be compared, in bytes.
 const MOST_BEFORE: usize = 256 * 1024;
 /// Limit of the changed tools of one server that are kept from offers to single clients.
@@ -110,6 +110,11 @@ impl Change {
         self.changed.first() == Some(&NEW)
     }
 
+    /// Whether views may select it otherwise than before.
+    fn is_of_selection(&self) -> bool {
+        is_of_selection(&self.changed)
+    }
+
     /// Whether its definition is not the trusted one.
     fn differs(&self) -> bool {
         self.changed != [NEW]
@@ -177,8 +182,8 @@ impl Trust {
         self.changes.get(tool).filter(|change| self.blocks(change))
     }
 
-    /// Whether a view that holds new tools holds `tool`: its server did not have it before, or changed the annotations by
-    /// which views select it.
+    /// Whether a view that holds new tools holds `tool`: its server did not have it before, or changed what views select
+    /// by.
     pub(super) fn is_new(&self, tool: &str) -> bool {
         self.is_new_name(&name_hash(tool))
             || self.changes.get(tool).is_some_and(|change| self.is_new_to_views(change))
@@ -186,7 +191,7 @@ impl Trust {
 
     /// Whether a view that holds new tools holds a tool with `change`.
     pub(super) fn is_new_to_views(&self, change: &Change) -> bool {
-        change.is_new() || change.changed.contains(&ANNOTATIONS) || self.is_new_name(&name_hash(&change.tool))
+        change.is_new() || change.is_of_selection() || self.is_new_name(&name_hash(&change.tool))
     }
 
     /// How many tools are blocked for all clients.
@@ -254,7 +259,10 @@ impl Trust {
             let has_room = known.is_some() || next.known.len() < MOST;
             let mut change = (!is_trusted || !has_room && policy != OnChange::Allow)
                 .then(|| Change::of((tool, definition), now, known.as_ref(), named));
-            if has_room && holds_new && !is_first && known.is_none() {
+            // Where changes are allowed, nothing else remembers that views would select by another definition.
+            let is_selected_anew =
+                policy == OnChange::Allow && known.is_some_and(|known| is_of_selection(&now.differs(&known)));
+            if has_room && holds_new && !is_first && (known.is_none() || is_selected_anew) {
                 Arc::make_mut(&mut next.new).insert(name);
             }
             if has_room && is_trusted && !is_same {
@@ -418,6 +426,10 @@ impl Trust {
 /// The SHA-256 of a definition in its canonical form, in hexadecimal digits.
 pub(super) fn definition_sha256(definition: &Raw) -> String {
     hex::encode(whole_hash(definition))
+}
+
+fn is_of_selection(changed: &[&str]) -> bool {
+    SELECTING.iter().any(|member| changed.contains(member))
 }
 
 #[cfg(test)]

@@ -254,6 +254,21 @@ fn tool_that_comes_later_is_new_until_it_is_approved() {
 }
 
 #[test]
+fn tool_that_views_would_select_otherwise_is_new_under_every_policy() {
+    for policy in [OnChange::Allow, OnChange::Warn, OnChange::Block] {
+        for member in
+            ["\"annotations\":{\"readOnlyHint\":true}", "\"_meta\":{\"ui\":{\"visibility\":[\"app\"]}}"]
+        {
+            let other = tool(&format!(r#"{{"name":"a","description":"1",{member}}}"#));
+            let trust = seen_by_holding(&[&[saying("a", "1")], std::slice::from_ref(&other)], policy);
+            assert!(trust.is_new("a"), "{policy:?} {member}");
+            let text = seen_by_holding(&[&[saying("a", "1")], &[saying("a", "2")]], policy);
+            assert!(!text.is_new("a"), "a text selects nothing: {policy:?}");
+        }
+    }
+}
+
+#[test]
 fn without_a_view_that_holds_new_tools_none_is_new() {
     let (one, two) = (saying("a", "1"), saying("b", "1"));
     let trust = seen_by_holding(&[std::slice::from_ref(&one), &[one.clone(), two.clone()]], OnChange::Warn);

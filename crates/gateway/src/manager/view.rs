@@ -397,7 +397,8 @@ impl View {
         if is_unfit {
             return (false, key("tools"), None);
         }
-        (true, selected.1, selected.2)
+        // What comes with an app needs no rule.
+        if selected.0 { selected } else { (true, None, None) }
     }
 
     /// Whether `allow` has the name of a tool, and not only a pattern that fits.

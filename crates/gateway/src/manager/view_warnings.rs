@@ -33,11 +33,26 @@ impl Snapshot {
     /// The mistakes in the views, as far as their servers were read.
     pub fn view_warnings(&self) -> Vec<ViewWarning> {
         let of_view = |view: Arc<View>| {
-            let rules = view.rules().filter_map(|rule| self.unused(&rule)).collect::<Vec<_>>();
-            let texts = rules.into_iter().chain(self.changes_without_effect(&view)).take(MAX_WARNINGS);
+            let changes = std::iter::once_with(|| self.changes_without_effect(&view)).flatten();
+            let texts = view.rules().filter_map(|rule| self.unused(&rule)).chain(changes).take(MAX_WARNINGS);
             texts.map(|text| ViewWarning { view: Arc::clone(&view.name), text }).collect::<Vec<_>>()
         };
         self.all_views().into_iter().flat_map(of_view).collect()
+    }
+
+    /// Whether the views and the offers of servers are those of `before`, so that the mistakes are the same.
+    pub(super) fn has_views_and_offers_of(&self, before: &Self) -> bool {
+        let is_same = |(now, before): (&Arc<Server>, &Arc<Server>)| {
+            let offers = (now.offer.as_ref().map(Arc::as_ptr), before.offer.as_ref().map(Arc::as_ptr));
+            offers.0 == offers.1
+                && now.is_heard == before.is_heard
+                && now.upstream.config().name == before.upstream.config().name
+        };
+        let servers = (self.servers(), before.servers());
+        servers.0.len() == servers.1.len()
+            && servers.0.iter().zip(servers.1).all(is_same)
+            && self.not_configured().len() == before.not_configured().len()
+            && self.all_views() == before.all_views()
     }
 
     /// Why a rule selects nothing, if it certainly does not.

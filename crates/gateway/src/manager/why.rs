@@ -122,11 +122,19 @@ fn explanation(seen: &Snapshot, server: &Server, (selection, tool): (&Selection<
             "look at it and approve it: `switchyard approve {}`, or POST /api/v1/mcp/servers/{}/tools/approve",
             config.name, config.name
         )),
-        (Decision { is_offered: false, .. }, _) => Some(match (flaw(), tool.ui.is_app_only) {
-            (Some(flaw), _) => format!("the arguments that the view gives it do not fit: {flaw}"),
-            (None, true) => "only apps call it, and the view has no tool that shows its app".to_owned(),
-            (None, false) => change_of(&decision, &config.name, own),
-        }),
+        (Decision { is_offered: false, .. }, _) => {
+            let setting = decision.setting.as_deref().unwrap_or_default();
+            let is_by = |keys: &[&str]| {
+                setting.starts_with("views.") && keys.iter().any(|key| setting.ends_with(key))
+            };
+            Some(match flaw().filter(|_| is_by(&[".tools"])) {
+                Some(flaw) => format!("the arguments that the view gives it do not fit: {flaw}"),
+                None if tool.ui.is_app_only && is_by(&[".allow", ".servers"]) => {
+                    "only apps call it, and the view has no tool that shows its app".to_owned()
+                }
+                None => change_of(&decision, &config.name, own),
+            })
+        }
         (_, false) => Some(format!("another tool of {} has this name: see `tools.rename`", config.name)),
         _ if breaker == breaker::State::Open => Some(format!(
             "the server fails: see `last_error` of {}, or reset its circuit breaker",

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::shared_limits::{SharedLimitReached, SharedTake};
+use super::shared_limits::{SharedDecision, SharedTake};
 use super::{Group, Key};
 
 /// The largest value that is cached: 1 MiB. A larger one is computed each time.
@@ -34,17 +34,6 @@ pub(super) struct Lookup {
     pub(super) stamp: Option<Stamp>,
     /// Whether the backend failed.
     pub(super) is_fault: bool,
-}
-
-/// The decision of a backend about limits that gateways share.
-#[derive(Debug)]
-pub(super) enum SharedDecision {
-    /// The backend is not shared, or not reachable.
-    None,
-    /// The backend failed.
-    Failed,
-    /// The request is taken, or refused.
-    Made(Result<(), SharedLimitReached>),
 }
 
 /// A backend that caches values.
@@ -74,7 +63,10 @@ pub(super) trait CacheBackend: Send + Sync {
         std::future::ready(SharedDecision::None).boxed()
     }
 
-    /// Records that `own` calls of the caller of `key` run at this gateway.
+    /// Records that `own` calls of the caller of `key` run at this gateway, since one of them started.
+    fn calls_started(&self, _key: &Key, _own: u32) {}
+
+    /// Records that `own` calls of the caller of `key` run at this gateway, since another one ended.
     fn calls_ended(&self, _key: &Key, _own: u32) {}
 
     /// Runs the maintenance of the backend until the program ends.

@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use super::{Key, Store};
-use crate::store::cache::SharedDecision;
 
 /// The period of limits of requests.
 pub const PERIOD: Duration = Duration::from_mins(1);
@@ -55,6 +54,17 @@ pub struct SharedLimitReached {
     pub retry_in: Option<Duration>,
 }
 
+/// The decision of a backend about limits that gateways share.
+#[derive(Debug)]
+pub(super) enum SharedDecision {
+    /// The backend is not shared, or not reachable.
+    None,
+    /// The backend failed.
+    Failed,
+    /// The request is taken, or refused.
+    Made(Result<(), SharedLimitReached>),
+}
+
 impl Store {
     /// Whether other gateways may use the same store.
     pub fn is_shared(&self) -> bool {
@@ -73,7 +83,14 @@ impl Store {
         }
     }
 
-    /// Records that `own` calls of the caller of `key` run here. The maintenance reports it to other gateways.
+    /// Records that `own` calls of the caller of `key` run here, since one of them started. Other gateways learn it with
+    /// [`Store::take`], or from the maintenance. Does not block on the backend.
+    pub fn calls_started(&self, key: &Key, own: u32) {
+        self.0.cache.calls_started(key, own);
+    }
+
+    /// Records that `own` calls of the caller of `key` run here, since another one ended. The maintenance reports it to other
+    /// gateways. Does not block on the backend.
     pub fn calls_ended(&self, key: &Key, own: u32) {
         self.0.cache.calls_ended(key, own);
     }

@@ -1,6 +1,6 @@
 //! Which dialect is spoken for whom, how many at a time, and who waits for whom.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use serde_json::json;
 use tokio::time::{advance, sleep};
 
@@ -353,4 +353,21 @@ async fn a_principal_without_sessions_has_one_private_connection_until_it_is_idl
     assert_eq!(pool.live(), 2);
     sleep(Duration::from_secs(301)).await;
     assert_eq!((pool.live(), server.live()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_that_is_being_opened_ends_with_those_of_its_principal() {
+    let server = dual();
+    let (pool, _shutdown) = pool_with(&server, 2, true);
+    let [one, other] = ["key:a", "key:b"].map(|principal| sessionless(principal, &json!({})));
+    drop(acquire(&pool, &other).await.expect("a connection"));
+    let before = server.connects();
+    server.dial(Dial::AcceptAfter(Duration::from_secs(5)));
+    let change = async {
+        sleep(Duration::from_secs(1)).await;
+        pool.end_connections_of(&"key:a".into());
+    };
+    let (acquired, ()) = join(acquire(&pool, &one), change).await;
+    assert!(acquired.is_ok(), "its caller waits for the next one");
+    assert_eq!(server.connects(), before + 2, "the first one has what the principal had before");
 }

@@ -147,15 +147,19 @@ impl Pool {
         }
     }
 
-    /// Ends the private connections of `principal`. Their clients connect again with their next requests.
+    /// Ends the private connections of `principal`, and those that are being opened with what it had before. Their clients
+    /// connect again with their next requests.
     pub(crate) fn end_connections_of(&self, principal: &Arc<str>) {
         self.closes();
         let mut state = self.lock();
-        for group in &mut state.groups {
-            if group.private.is_some() && group.principal.as_ref() == Some(principal) {
+        state.groups.retain_mut(|group| {
+            let is_its = group.private.is_some() && group.principal.as_ref() == Some(principal);
+            if is_its {
                 group.retire();
             }
-        }
+            // A connect whose group is gone is dropped at its end.
+            !is_its || group.connecting.is_none()
+        });
     }
 }
 

@@ -69,12 +69,14 @@ impl Taken {
 
 impl Counts {
     /// Takes a request of `caller`, of `requests` in a minute and `calls` at a time. The error is what is reached, and
-    /// when there is room again, if that is known.
+    /// when there is room again, if that is known. `record` gets what was taken before another worker changes the count,
+    /// so that numbers are recorded in their order.
     pub(super) fn take(
         &self,
         caller: &str,
         (requests, calls): (Option<u32>, Option<u32>),
         now: Instant,
+        record: impl FnOnce(&Taken),
     ) -> Result<Taken, (LimitKind, Option<Duration>)> {
         let mut table = self.lock();
         let caller = table.caller(CallerId(self.hasher.hash_one(caller)), now);
@@ -92,21 +94,23 @@ impl Counts {
             count.free_at = free_at;
         }
         count.running += u32::from(calls.is_some());
-        Ok(Taken { caller, time, running: calls.map(|_| count.running) })
+        let taken = Taken { caller, time, running: calls.map(|_| count.running) };
+        record(&taken);
+        Ok(taken)
     }
 
     /// Ends the call of `taken`. A request that was refused in another place did not take `time` of the minute either.
-    /// Returns the number of calls that still run.
-    pub(super) fn give_back(&self, taken: &Taken, time: Option<Duration>) -> u32 {
+    /// `record` gets the number of calls that still run, before another worker changes it.
+    pub(super) fn give_back(&self, taken: &Taken, time: Option<Duration>, record: impl FnOnce(u32)) {
         let mut table = self.lock();
-        let Some(count) = table.by_caller.get_mut(&taken.caller) else { return 0 };
+        let Some(count) = table.by_caller.get_mut(&taken.caller) else { return record(0) };
         if let Some(time) = time {
             count.free_at = count.free_at.checked_sub(time).unwrap_or(count.free_at);
         }
         if taken.running.is_some() {
             count.running = count.running.saturating_sub(1);
         }
-        count.running
+        record(count.running);
     }
 
     /// Counts a request that was refused because `kind` is reached.
@@ -146,7 +150,7 @@ mod tests {
 
     /// The seconds until there is room; none if the request is taken.
     fn wait(counts: &Counts, caller: &str, now: Instant) -> Option<u64> {
-        let taken = counts.take(caller, (Some(6), None), now);
+        let taken = counts.take(caller, (Some(6), None), now, |_| ());
         taken.err().map(|(_, wait)| wait.map_or(0, |wait| wait.as_secs()))
     }
 
@@ -169,15 +173,27 @@ mod tests {
     fn calls_and_requests_that_are_given_back_are_free() {
         let (counts, now) = (Counts::default(), Instant::now());
         let most = (Some(2), Some(1));
-        let taken = counts.take("a", most, now).expect("free");
-        assert_eq!(counts.take("a", most, now).err(), Some((LimitKind::Calls, None)));
-        assert_eq!(counts.give_back(&taken, taken.time), 0);
+        let take = || counts.take("a", most, now, |_| ());
+        let none_runs = |running| assert_eq!(running, 0);
+        let taken = take().expect("free");
+        assert_eq!(take().err(), Some((LimitKind::Calls, None)));
+        counts.give_back(&taken, taken.time, none_runs);
         for _ in 0..2 {
-            let taken = counts.take("a", most, now).expect("the refused request was given back");
-            assert_eq!(counts.give_back(&taken, None), 0);
+            let taken = take().expect("the refused request was given back");
+            counts.give_back(&taken, None, none_runs);
         }
-        let refused = counts.take("a", most, now).err();
+        let refused = take().err();
         assert_eq!(refused, Some((LimitKind::Requests, Some(Duration::from_secs(30)))));
+    }
+
+    #[test]
+    fn running_calls_are_recorded_before_another_worker_changes_their_number() {
+        let (counts, mut recorded) = (Counts::default(), Vec::new());
+        let is_held = || counts.table.try_lock().is_err();
+        let most = (None, Some(2));
+        let taken = counts.take("a", most, Instant::now(), |taken| recorded.push((taken.running, is_held())));
+        counts.give_back(&taken.expect("free"), None, |running| recorded.push((Some(running), is_held())));
+        assert_eq!(recorded, [(Some(1), true), (Some(0), true)]);
     }
 
     #[test]
@@ -185,14 +201,15 @@ mod tests {
         let (counts, now) = (Counts::default(), Instant::now());
         let one = (Some(1), None);
         for caller in 0..MAX_CALLERS {
-            counts.take(&caller.to_string(), one, now).expect("a new caller");
+            counts.take(&caller.to_string(), one, now, |_| ()).expect("a new caller");
         }
-        assert!(counts.take("first beyond", one, now).expect("free").caller == OTHERS);
-        assert!(counts.take("second beyond", one, now).is_err(), "it shares the count of the first");
-        assert!(counts.take("0", one, now).is_err(), "the first caller is not forgotten");
+        let take = |caller, at| counts.take(caller, one, at, |_| ());
+        assert!(take("first beyond", now).expect("free").caller == OTHERS);
+        assert!(take("second beyond", now).is_err(), "it shares the count of the first");
+        assert!(take("0", now).is_err(), "the first caller is not forgotten");
         assert!(counts.lock().by_caller.len() <= MAX_CALLERS + 1);
         let later = now + 2 * PERIOD;
-        assert!(counts.take("third beyond", one, later).expect("free").is_own(), "old ones are gone");
+        assert!(take("third beyond", later).expect("free").is_own(), "old ones are gone");
         assert_eq!(counts.lock().by_caller.len(), 1);
     }
 }

@@ -7,7 +7,7 @@
 //! request that this gateway would take is taken there too. Names that the caller does not see are unknown before they
 //! are counted. Without limits a request costs one load.
 //!
-//! Not here: requests that a server may get (`upstream::rate_limit`), slots of a server (`upstream::bulkhead`).
+//! Not here: where requests are counted (`manager::admission`), requests that a server may get (`upstream::rate_limit`), slots of a server (`upstream::bulkhead`).
 
 mod counts;
 mod rule;
@@ -19,14 +19,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::Manager;
-use super::error::Error;
-use super::routed_request::RoutedRequest;
-use super::snapshot::Scope;
 use auth::Principal;
 use counts::{Counts, Taken};
+pub(super) use rule::CountedRequest;
 pub(super) use rule::read;
-pub use rule::{Known, Limit, Per, without_effect};
+pub use rule::{Limit, LimitTargets, Per, without_effect};
 use runtime::store::{CallsAtATime, Group, Key, LimitKind, SharedLimitReached, SharedTake, Store};
 use runtime::worker::now;
 use upstream::ResponseBody;
@@ -142,14 +139,17 @@ impl CallerLimits {
         self.active.load().iter().map(usage).collect()
     }
 
-    /// Counts `request` of `client`, unless it was counted before.
-    async fn admit(&self, client: (&Principal, &Scope), request: &mut RoutedRequest) -> Result<(), Limited> {
-        let (server, tool) = (request.server_name(), request.tool());
+    /// Counts `request`, unless it was counted before, as `admission` says.
+    pub(super) async fn admit(
+        &self,
+        request: CountedRequest<'_>,
+        admission: &mut Admission,
+    ) -> Result<(), Limited> {
         let active = self.active.load_full();
         let about: Vec<&ActiveLimit> = active
             .iter()
-            .filter(|active| rule::is_counted(&active.limit, client, server, tool))
-            .filter(|active| !request.admission.has(&active.counts))
+            .filter(|active| active.limit.counts(request))
+            .filter(|active| !admission.has(&active.counts))
             .collect();
         let limited = |active: &ActiveLimit, kind: LimitKind, retry_in: Option<Duration>| {
             active.counts.refused(kind);
@@ -158,13 +158,13 @@ impl CallerLimits {
                 kind,
                 most: active.limit.most(kind).unwrap_or_default(),
                 retry_in: retry_in.unwrap_or(CALLS_RETRY_IN),
-                server: Arc::clone(server),
-                tool: tool.map(str::to_owned),
+                server: Arc::clone(request.server),
+                tool: request.tool.map(str::to_owned),
             }
         };
         let mut guards = Vec::with_capacity(about.len());
         for active in &about {
-            let taken = active.take(client.0, &self.store);
+            let taken = active.take(request.principal, &self.store);
             guards.push(taken.map_err(|(kind, wait)| limited(active, kind, wait))?);
         }
         if self.store.is_shared() {
@@ -175,7 +175,7 @@ impl CallerLimits {
         for guard in &mut guards {
             guard.is_admitted = true;
         }
-        request.admission.add(guards);
+        admission.add(guards);
         Ok(())
     }
 
@@ -217,10 +217,13 @@ impl ActiveLimit {
             Per::All => "",
         };
         let most = (self.limit.requests_per_minute(), self.limit.calls_at_a_time());
-        let taken = self.counts.take(caller, most, now())?;
-        let is_shared = store.is_shared() && taken.is_own();
-        let key = || Key::new(&Group::new(&[AREA, &self.limit.name]), caller);
-        let shared = is_shared.then(|| (store.clone(), key()));
+        let key = store.is_shared().then(|| Key::new(&Group::new(&[AREA, &self.limit.name]), caller));
+        let taken = self.counts.take(caller, most, now(), |taken| {
+            if let (Some(key), Some(running), true) = (&key, taken.running, taken.is_own()) {
+                store.calls_started(key, running);
+            }
+        })?;
+        let shared = key.filter(|_| taken.is_own()).map(|key| (store.clone(), key));
         Ok(LimitGuard { counts: Arc::clone(&self.counts), taken, shared, is_admitted: false })
     }
 }
@@ -228,14 +231,20 @@ impl ActiveLimit {
 impl Drop for LimitGuard {
     fn drop(&mut self) {
         let time = self.taken.time.filter(|_| !self.is_admitted);
-        let running = self.counts.give_back(&self.taken, time);
-        if let (Some((store, key)), Some(_)) = (&self.shared, self.taken.running) {
-            store.calls_ended(key, running);
-        }
+        self.counts.give_back(&self.taken, time, |running| {
+            if let (Some((store, key)), Some(_)) = (&self.shared, self.taken.running) {
+                store.calls_ended(key, running);
+            }
+        });
     }
 }
 
 impl Admission {
+    /// An admission that several requests to servers share, because they are for one request of a client.
+    pub(super) fn shared() -> Self {
+        Self(Some(Arc::default()))
+    }
+
     /// Whether the request was counted in `counts`.
     fn has(&self, counts: &Arc<Counts>) -> bool {
         let Some(guards) = &self.0 else { return false };
@@ -253,36 +262,5 @@ impl Admission {
         if let (Some(guards), ResponseBody::Streaming(stream)) = (self.0, body) {
             stream.hold(guards);
         }
-    }
-}
-
-impl Manager {
-    /// Whether requests have to be counted.
-    pub(crate) fn has_limits(&self) -> bool {
-        self.limits.is_on()
-    }
-
-    /// Returns an admission that several requests to servers share, because they are for one request of a client.
-    pub(crate) fn shared_admission(&self) -> Admission {
-        Admission(self.has_limits().then(Arc::default))
-    }
-
-    /// Counts `request` of `client` for the limits of its caller, or refuses it. A refused call is recorded.
-    pub(crate) async fn admit(
-        &self,
-        client: (&Principal, &Scope),
-        request: &mut RoutedRequest,
-    ) -> Result<(), Error> {
-        let Err(limited) = self.limits.admit(client, request).await else { return Ok(()) };
-        let refused = Error::Limited(Box::new(limited));
-        if request.tool().is_none() {
-            return Err(refused);
-        }
-        self.call_recorded(request, std::pin::pin!(std::future::ready(Err(refused)))).await.map(drop)
-    }
-
-    /// How often each limit of callers was reached.
-    pub fn limit_usage(&self) -> Vec<LimitUsage> {
-        self.limits.usage()
     }
 }

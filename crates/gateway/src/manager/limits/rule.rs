@@ -10,7 +10,6 @@ use runtime::store::LimitKind;
 use settings::{FromSetting, Setting, settings, words};
 use upstream::config::is_match;
 
-use crate::manager::snapshot::Scope;
 use crate::manager::view::{self, Rule};
 
 /// Most rules. Each request is compared with all of them.
@@ -98,7 +97,7 @@ impl Limit {
     }
 
     /// Whether it counts requests of `principal`.
-    pub(super) fn is_of(&self, principal: &Principal) -> bool {
+    fn is_of(&self, principal: &Principal) -> bool {
         self.role().is_none_or(|role| role == principal.role())
             && self.principal().is_none_or(|pattern| is_match(pattern, principal.id()))
     }
@@ -116,6 +115,11 @@ impl Limit {
             && of_tool.as_ref().is_none_or(|rule| tool.is_some_and(|tool| rule.matches(server, tool)))
     }
 
+    /// Whether it counts `request`.
+    pub(super) fn counts(&self, request: CountedRequest<'_>) -> bool {
+        self.is_of(request.principal) && self.is_about(request.view, request.server, request.tool)
+    }
+
     /// Whether `other` counts the same requests of the same callers, so that its counts stay valid.
     pub(super) fn counts_like(&self, other: &Self) -> bool {
         let without_numbers = |limit: &Self| LimitSettings {
@@ -127,7 +131,7 @@ impl Limit {
     }
 
     /// The reason why it limits nothing, if a view, server or key is missing that it is for.
-    fn unmet(&self, known: &Known<'_>) -> Option<String> {
+    fn unmet(&self, known: &LimitTargets<'_>) -> Option<String> {
         let LimitSettings { view, server, tool, principal, .. } = &self.settings;
         let is_missing = |pattern: &&String| !known.servers.iter().any(|server| is_match(pattern, server));
         if let Some(view) = view.as_ref().filter(|view| !known.views.contains(&view.as_str())) {
@@ -151,9 +155,22 @@ impl Limit {
     }
 }
 
+/// A request of a client to a server, as limits see it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::manager) struct CountedRequest<'a> {
+    /// The caller.
+    pub principal: &'a Principal,
+    /// The view of the caller, if it has one.
+    pub view: Option<&'a Arc<str>>,
+    /// The server that gets it.
+    pub server: &'a Arc<str>,
+    /// The tool, if one is called.
+    pub tool: Option<&'a str>,
+}
+
 /// The names in the configuration that limits refer to.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct LimitTargets<'a> {
     /// The names of the views.
     pub views: &'a [&'a str],
     /// The names of the servers.
@@ -163,22 +180,12 @@ pub struct Known<'a> {
 }
 
 /// Warnings about those of `limits` that count nothing.
-pub fn without_effect(limits: &[Arc<Limit>], known: &Known<'_>) -> Vec<String> {
+pub fn without_effect(limits: &[Arc<Limit>], known: &LimitTargets<'_>) -> Vec<String> {
     let warning = |limit: &Arc<Limit>| {
         let reason = limit.unmet(known)?;
         Some(format!("`limits.{}` in line {} limits nothing: {reason}", limit.name, limit.line))
     };
     limits.iter().filter_map(warning).collect()
-}
-
-/// Whether `limit` counts requests of `principal` in `scope`.
-pub(super) fn is_counted(
-    limit: &Limit,
-    (principal, scope): (&Principal, &Scope),
-    server: &str,
-    tool: Option<&str>,
-) -> bool {
-    limit.is_of(principal) && limit.is_about(scope.view.as_ref(), server, tool)
 }
 
 impl LimitSettings {

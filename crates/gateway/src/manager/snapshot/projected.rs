@@ -124,6 +124,8 @@ impl Server {
     /// The server as clients of `view` see it, who saw `was` before.
     fn projected(&self, config: &Config, view: &Arc<View>, was: Option<&Self>) -> Self {
         let mut projected = Self { view: Some(Arc::clone(view)), ..self.clone() };
+        let pages = projected.offer.as_ref().map(|offer| projected.selection(offer).pages());
+        projected.pages = Arc::new(pages.unwrap_or_default());
         projected.catalog = projected.alone(config);
         projected.revisions = was.map(|was| was.revisions).unwrap_or_default();
         if let Some(was) = was {

@@ -85,7 +85,8 @@ impl<'a> Tally<'a> {
         let Some(setting) = key.filter(|_| decisive.is_none()).map(|key| key.setting(target.server)) else {
             return is_held;
         };
-        let at = self.others.iter().position(|other| other.setting == setting).unwrap_or_else(|| {
+        let is_it = |other: &RuleUse| other.setting == setting && other.is_offering == is_offered;
+        let at = self.others.iter().position(is_it).unwrap_or_else(|| {
             self.others.push(RuleUse::of(setting, is_offered));
             self.others.len() - 1
         });

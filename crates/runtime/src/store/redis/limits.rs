@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::Redis;
 use super::wire::CommandError;
-use crate::store::cache::SharedDecision;
+use crate::store::shared_limits::SharedDecision;
 use crate::store::{Key, LimitKind, PERIOD, SharedLimitReached, SharedTake};
 
 /// How long the number of running calls of a gateway holds.
@@ -95,8 +95,8 @@ impl OwnCalls {
         Self { gateway: Uuid::new_v4().to_string(), by_key: Mutex::default(), changed: Notify::new() }
     }
 
-    /// The script that takes a call writes its number too.
-    fn started(&self, key: &Key, calls: u32) {
+    /// The script that takes a call writes its number too. Without Redis, it is reported with all others.
+    pub(super) fn started(&self, key: &Key, calls: u32) {
         self.lock().insert(key.as_str().to_owned(), Count { calls, is_reported: true });
     }
 
@@ -144,7 +144,6 @@ impl Redis {
                 kinds.push((index, LimitKind::Calls));
                 names.push(self.limit_name("c", limit.key.as_str()));
                 arguments.extend(["c".to_owned(), calls.most.to_string(), calls.own.to_string()]);
-                self.calls.started(&limit.key, calls.own);
             }
         }
         let taken: Result<(usize, u64), CommandError> = link.run(TAKE, &names, &arguments).await;

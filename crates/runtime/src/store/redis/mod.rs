@@ -34,7 +34,8 @@ use uuid::Uuid;
 
 pub use wire::Address;
 
-use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, SharedDecision, Stamp};
+use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, Stamp};
+use super::shared_limits::SharedDecision;
 use super::{Group, Key, SharedTake};
 use limits::OwnCalls;
 use wire::{CommandError, Link};
@@ -250,6 +251,10 @@ impl CacheBackend for Redis {
 
     fn take<'a>(&'a self, limits: &'a [SharedTake]) -> BoxFuture<'a, SharedDecision> {
         self.take_of(limits).boxed()
+    }
+
+    fn calls_started(&self, key: &Key, own: u32) {
+        self.calls.started(key, own);
     }
 
     fn calls_ended(&self, key: &Key, own: u32) {
