@@ -40,7 +40,7 @@ enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::Template, Kind::Skill];
 
-/// Something that a server offers. Its word is in nothing else, so an answer that has the word is about it.
+/// An item of a server. An answer that has the word of an item is about this item alone.
 #[derive(Debug, Clone)]
 struct Item {
     server: &'static str,
@@ -248,13 +248,13 @@ impl Setup {
             (0..VIEWS).map(|number| (format!("v{number}"), Rules::random(&items, random))).collect();
         let mut keys = vec![entry(OPERATOR, "role: superuser")];
         keys.extend(views.iter().map(|(view, _)| entry(&key(view), &format!("role: caller, view: {view}"))));
-        let yaml: String =
+        let lines: Vec<String> =
             views.iter().map(|(name, rules)| format!("\n  {name}: {}", rules.yaml())).collect();
         let mut registry = Registry::new();
         for (name, (_, served)) in SERVERS.iter().zip(&servers) {
             registry = registry.http(name, &format!("{}/mcp", served.url()));
         }
-        let registry = registry.setting(&format!("views:{yaml}"));
+        let registry = registry.setting(&format!("views:{}", lines.concat()));
         let registry =
             registry.setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")));
         let gateway = Gateway::of(&registry).start().await;
@@ -300,7 +300,7 @@ fn entry(key: &str, rest: &str) -> String {
     format!("{{id: {id}, hash: \"sha256:{}\", {rest}}}", hex::encode(Sha256::digest(key)))
 }
 
-/// What a request to a surface must do for the client of a view.
+/// The duty of a method or route towards the client of a view.
 #[derive(Debug, Clone, Copy)]
 enum Surface {
     /// It answers with all that the view has of these kinds, and with nothing else.

@@ -159,11 +159,11 @@ impl PrincipalSecrets {
             };
             Ok((changes, stamp, known.into_iter().filter(is_other).collect::<Vec<_>>()))
         });
-        let (changes, stamp, changed) = compared.await.map_err(|error| unreadable(&error))?;
-        self.changed(&changed).iter().for_each(ended);
+        let (changes, stamp, outdated) = compared.await.map_err(|error| unreadable(&error))?;
+        self.changed(&outdated).iter().for_each(ended);
         let mut known = self.lock();
         // A value that was added meanwhile was not compared.
-        let of_this = u64::from(!changed.is_empty());
+        let of_this = u64::from(!outdated.is_empty());
         (known.stamp, known.is_compared) = (stamp, self.changes() == changes + of_this);
         Ok(())
     }

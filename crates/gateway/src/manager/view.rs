@@ -397,7 +397,7 @@ impl View {
         if is_unfit {
             return (false, key("tools"), None);
         }
-        // What comes with an app needs no rule.
+        // Items that come with an app need no rule.
         if selected.0 { selected } else { (true, None, None) }
     }
 
