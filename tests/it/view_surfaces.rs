@@ -17,6 +17,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use testkit::served::Served;
+use tokio::sync::watch;
 
 use crate::revoked::bearer;
 use crate::support::client::Session;
@@ -85,6 +86,8 @@ impl Item {
 struct State {
     items: Arc<Mutex<Vec<Item>>>,
     reached: Arc<Mutex<BTreeSet<String>>>,
+    /// Each change says on all streams that their resources changed.
+    updates: Arc<watch::Sender<usize>>,
 }
 
 impl State {
@@ -143,9 +146,20 @@ impl State {
         }
         let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
         let first = json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            "params": {"_meta": meta, "notifications": honoured}});
-        let first = Ok::<_, std::io::Error>(format!("data: {first}\n\n"));
-        let body = Body::from_stream(stream::iter([first]).chain(stream::pending()));
+            "params": {"_meta": meta.clone(), "notifications": honoured}});
+        let told = honoured["resourceSubscriptions"].clone();
+        let of_update = move |uri: &Value| {
+            let params = json!({"_meta": meta, "uri": uri});
+            let message =
+                json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params});
+            format!("data: {message}\n\n")
+        };
+        let updated = stream::unfold(self.updates.subscribe(), move |mut updates| {
+            let events = told.as_array().into_iter().flatten().map(&of_update).collect::<String>();
+            async move { updates.changed().await.ok().map(|()| (events, updates)) }
+        });
+        let events = stream::iter([format!("data: {first}\n\n")]).chain(updated);
+        let body = Body::from_stream(events.map(Ok::<_, std::io::Error>));
         Response::builder().header("content-type", "text/event-stream").body(body).expect("an answer")
     }
 }
@@ -238,7 +252,8 @@ impl Setup {
         }
         let serve = |name| {
             let of = items.iter().filter(|item: &&Item| item.server == name).cloned().collect();
-            let state = State { items: Arc::new(Mutex::new(of)), reached: Arc::default() };
+            let state =
+                State { items: Arc::new(Mutex::new(of)), reached: Arc::default(), updates: Arc::default() };
             let answering = state.clone();
             let answer = move |body: Bytes| std::future::ready(answering.answer(&body));
             (state, Served::start(Router::new().route("/mcp", post(answer))))
@@ -246,17 +261,7 @@ impl Setup {
         let servers: Vec<(State, Served)> = SERVERS.into_iter().map(serve).collect();
         let views: Vec<(String, Rules)> =
             (0..VIEWS).map(|number| (format!("v{number}"), Rules::random(&items, random))).collect();
-        let mut keys = vec![entry(OPERATOR, "role: superuser")];
-        keys.extend(views.iter().map(|(view, _)| entry(&key(view), &format!("role: caller, view: {view}"))));
-        let lines: Vec<String> =
-            views.iter().map(|(name, rules)| format!("\n  {name}: {}", rules.yaml())).collect();
-        let mut registry = Registry::new();
-        for (name, (_, served)) in SERVERS.iter().zip(&servers) {
-            registry = registry.http(name, &format!("{}/mcp", served.url()));
-        }
-        let registry = registry.setting(&format!("views:{}", lines.concat()));
-        let registry =
-            registry.setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")));
+        let registry = registry(&servers, &views);
         let gateway = Gateway::of(&registry).start().await;
         for item in items.iter().filter(|item| item.kind == Kind::Tool) {
             gateway.offers_to(&item.word, &bearer(OPERATOR)).await;
@@ -289,6 +294,20 @@ impl Setup {
         assert!(all.iter().all(|one| one == word), "{word}: {all:?}");
         !all.is_empty()
     }
+}
+
+/// The configuration file: the servers, the views, and a key for each view.
+fn registry(servers: &[(State, Served)], views: &[(String, Rules)]) -> Registry {
+    let mut keys = vec![entry(OPERATOR, "role: superuser")];
+    keys.extend(views.iter().map(|(view, _)| entry(&key(view), &format!("role: caller, view: {view}"))));
+    let lines: Vec<String> =
+        views.iter().map(|(name, rules)| format!("\n  {name}: {}", rules.yaml())).collect();
+    let mut registry = Registry::new();
+    for (name, (_, served)) in SERVERS.iter().zip(servers) {
+        registry = registry.http(name, &format!("{}/mcp", served.url()));
+    }
+    let registry = registry.setting(&format!("views:{}", lines.concat()));
+    registry.setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")))
 }
 
 fn key(view: &str) -> String {
@@ -676,5 +695,47 @@ async fn only_views_that_have_a_changed_item_are_notified() {
         let wait = if is_concerned { Duration::from_secs(10) } else { Duration::from_millis(100) };
         let heard = tokio::time::timeout(wait, stream.next()).await;
         assert_eq!(heard.is_ok(), is_concerned, "{view} {rules:?}: {heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn stream_of_a_resource_that_a_reload_hides_ends() {
+    let mut random = StdRng::seed_from_u64(211);
+    let mut setup = Setup::start(&mut random).await;
+    let is_resource = |item: &&Item| item.kind == Kind::Resource;
+    let found = setup.views.iter().enumerate().find_map(|(at, (_, rules))| {
+        let mut seen = setup.items.iter().filter(is_resource).filter(|item| rules.has(item));
+        Some((at, seen.next()?.clone(), seen.next()?.clone()))
+    });
+    let (at, hidden, kept) = found.expect("a view with two resources");
+    let client = setup.client(&setup.views[at].0);
+    let wanted = json!({"notifications": {"resourceSubscriptions": [hidden.uri(), kept.uri()]}});
+    let mut stream = client.modern_stream("subscriptions/listen", &wanted).await;
+    let first = stream.next().await.expect("an acknowledgement").to_string();
+    assert!(first.contains(&hidden.word) && first.contains(&kept.word), "{first}");
+    let update =
+        || setup.servers.iter().for_each(|(state, _)| state.updates.send_modify(|count| *count += 1));
+    let mut heard = BTreeSet::new();
+    eventually("both are heard of", async || {
+        update();
+        let update = tokio::time::timeout(Duration::from_millis(200), stream.next()).await.ok()??;
+        heard.extend(update["params"]["uri"].as_str().map(str::to_owned));
+        (heard.len() == 2).then_some(())
+    })
+    .await;
+
+    setup.views[at].1.deny.push(format!("{}/{}*", hidden.server, hidden.uri()));
+    setup.gateway.rewrite(&registry(&setup.servers, &setup.views).yaml());
+    let operator = setup.gateway.mcp().with_header("authorization", &bearer(OPERATOR));
+    let reload = setup.gateway.url("/api/v1/mcp/reload");
+    let reloaded = operator.to(&reload).post("", &[]).await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.body);
+    // Updates that were on their way may still arrive; the others arrive after those.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    while tokio::time::timeout(Duration::from_millis(100), stream.next()).await.is_ok() {}
+    for _ in 0..5 {
+        setup.servers.iter().for_each(|(state, _)| state.updates.send_modify(|count| *count += 1));
+        let update = stream.next().await.expect("an update of the other resource");
+        assert_eq!(update["params"]["uri"], kept.uri(), "{update}");
     }
 }
