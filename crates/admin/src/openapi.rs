@@ -90,8 +90,8 @@ problems! {
     NamedProblems, false, [InvalidRequest, ServerNotFound, ServerNotConfigured, ViewNotFound];
     /// Problems of a request that names a view in its path.
     ViewProblems, false, [InvalidRequest, ViewNotFound];
-    /// Problems of a request that names a tool in its path.
-    ToolProblems, false, [InvalidRequest, ToolNotFound, ViewNotFound];
+    /// Problems of a request that names a tool. Its server may not have been reached yet.
+    ToolProblems, true, [InvalidRequest, ToolNotFound, ViewNotFound];
     /// Problems of a request that reads from a server.
     ServerReadProblems, true,
         [InvalidRequest, ServerNotFound, ViewNotFound, InvalidArguments, AmbiguousTool, NotFound, UnsupportedMediaType];
