@@ -495,6 +495,9 @@ fn without(text: &str, item: &Item) -> String {
 
 #[tokio::test]
 async fn each_method_has_what_the_view_has_and_nothing_else() {
+    let table = include_str!("../../crates/gateway/src/lib.rs");
+    let rows = table.lines().filter(|line| line.starts_with("    (method::")).count();
+    assert_eq!(METHODS.len(), rows, "a method needs its row here");
     let mut random = StdRng::seed_from_u64(37);
     let setup = Setup::start(&mut random).await;
     let mut cases = 0;
