@@ -174,13 +174,7 @@ fn is_all_there(counts: &Counts) {
 }
 
 fn http(server: &Asking, path: &str) -> config::Http {
-    config::Http {
-        url: server.url(path).parse().expect("a URL"),
-        headers: Vec::new(),
-        principal_headers: Vec::new(),
-        forward: Vec::new(),
-        token: None,
-    }
+    config::Http::at(server.url(path).parse().expect("a URL"))
 }
 
 // RULES S24

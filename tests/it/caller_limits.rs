@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use testkit::scripted::Step;
 
 use crate::revoked::bearer;
@@ -13,7 +12,7 @@ use crate::support::asking::Asking;
 use crate::support::client::{Session, Stream};
 use crate::support::redis::Redis;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Answer, Client, Gateway, Registry, Running, eventually, odd};
+use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually, odd};
 
 const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const ONE: &str = "swy_one_abcdef0123456789abcdef0123456789abcdef0123456789";
@@ -25,20 +24,16 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 /// The settings: the keys, and `limits`.
 fn settings(registry: Registry, limits: &str) -> Registry {
-    let key = |key: &str, rest: &str| {
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{}\", {rest}}}", hex::encode(Sha256::digest(key)))
-    };
     let keys = [
-        key(OPERATOR, "role: superuser"),
-        key(ONE, "role: caller"),
-        key(TWO, "role: caller"),
-        key(BOUND, "role: caller, view: support"),
+        (OPERATOR, "role: superuser"),
+        (ONE, "role: caller"),
+        (TWO, "role: caller"),
+        (BOUND, "role: caller, view: support"),
     ];
     registry
         .setting(&format!("limits: {{{limits}}}"))
         .setting("views: {support: {servers: [tickets]}}")
-        .setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")))
+        .setting(&format!("server: {{{}}}", api_keys(&keys)))
 }
 
 async fn started(registry: &Registry, tools: &[&str]) -> Running {

@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::authorization_server::AuthorizationServer;
 use crate::support::browser::Browser;
 use crate::support::client::{Client, LEGACY};
 use crate::support::gateway::Running;
 use crate::support::scripted::{Act, ReceivedRequest, Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, eventually};
+use crate::support::{Gateway, Registry, api_keys, eventually};
 
 /// Keys of three principals.
 pub const ALICE: &str = "swy_alice_0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -22,16 +21,9 @@ pub const OPERATOR: &str = "swy_operator_0123456789abcdef0123456789abcdef0123456
 
 /// The setting `server` with these keys.
 pub fn keys() -> String {
-    let of = |(id, key, role): (&str, &str, &str)| {
-        format!(
-            "{{id: {id}, hash: \"sha256:{}\", role: {role}}}",
-            hex::encode(Sha256::digest(key.as_bytes()))
-        )
-    };
-    let callers = [("alice", ALICE), ("bob", BOB), ("carol", CAROL)].map(|(id, key)| (id, key, "caller"));
-    let keys: Vec<_> = callers.into_iter().chain([("operator", OPERATOR, "superuser")]).map(of).collect();
-    let keys = keys.join(", ");
-    format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}")
+    let callers = [ALICE, BOB, CAROL].map(|key| (key, "role: caller"));
+    let keys: Vec<_> = callers.into_iter().chain([(OPERATOR, "role: superuser")]).collect();
+    format!("server: {{{}}}", api_keys(&keys))
 }
 
 pub struct World {

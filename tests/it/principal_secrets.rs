@@ -3,12 +3,11 @@
 
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::messages::texts_of;
 use crate::revoked::bearer;
 use crate::support::scripted::{Act, ReceivedRequest, Scripted, Server, Tool};
-use crate::support::{Answer, Client, Gateway, Registry, Running, eventually};
+use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
 
 const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const ALICE: &str = "swy_alice_abcdef0123456789abcdef0123456789abcdef0123456789";
@@ -24,12 +23,13 @@ fn value(who: &str) -> String {
 }
 
 fn keys() -> String {
-    let key = |key: &str, role: &str| {
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{}\", role: {role}}}", hex::encode(Sha256::digest(key)))
-    };
-    let keys = [key(OPERATOR, "superuser"), key(ALICE, "caller"), key(BOB, "caller"), key(READER, "reader")];
-    format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", "))
+    let keys = [
+        (OPERATOR, "role: superuser"),
+        (ALICE, "role: caller"),
+        (BOB, "role: caller"),
+        (READER, "role: reader"),
+    ];
+    format!("server: {{{}}}", api_keys(&keys))
 }
 
 fn at(server: &Server, is_sse: bool) -> Registry {

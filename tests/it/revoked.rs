@@ -5,13 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::client::{Session, Stream};
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Client, Gateway, Registry, Running, eventually};
+use crate::support::{Client, Gateway, Registry, Running, api_keys, eventually};
 
 const GOES: &str = "swy_goes_0123456789abcdef0123456789abcdef0123456789abcdef";
 /// `Accept` of a client that prefers a stream.
@@ -20,14 +19,10 @@ const STAYS: &str = "swy_stays_fedcba9876543210fedcba9876543210fedcba9876543210"
 
 /// Returns a configuration file with `servers`, and with `keys` and their roles.
 fn registry(servers: &[(&str, &Server)], keys: &[(&str, &str)]) -> Registry {
-    let entry = |(key, role): &(&str, &str)| {
-        let hash = hex::encode(Sha256::digest(key.as_bytes()));
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{hash}\", role: {role}}}")
-    };
-    let keys = keys.iter().map(entry).collect::<Vec<_>>().join(", ");
+    let roles: Vec<String> = keys.iter().map(|(_, role)| format!("role: {role}")).collect();
+    let keys: Vec<_> = keys.iter().zip(&roles).map(|((key, _), role)| (*key, role.as_str())).collect();
     let all = servers.iter().fold(Registry::new(), |all, (name, server)| all.http(name, &server.url()));
-    all.setting(&format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}"))
+    all.setting(&format!("server: {{{}}}", api_keys(&keys)))
 }
 
 pub fn bearer(key: &str) -> String {

@@ -5,11 +5,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use crate::support::client::{Client, Session};
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, Running, eventually};
+use crate::support::{Gateway, Registry, Running, api_keys, eventually};
 
 const ANN: &str = "swy_ann_0123456789abcdef0123456789abcdef0123456789abcdef";
 const BOB: &str = "swy_bob_fedcba9876543210fedcba9876543210fedcba9876543210";
@@ -85,11 +84,7 @@ async fn an_open_stream_and_a_running_call_keep_their_slots() {
 }
 
 fn keys() -> String {
-    let entry = |key: &str| {
-        let (hash, id) = (hex::encode(Sha256::digest(key.as_bytes())), key.split('_').nth(1).expect("an id"));
-        format!("{{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
-    };
-    format!("auth_mode: api_key, api_keys: [{}, {}]", entry(ANN), entry(BOB))
+    api_keys(&[ANN, BOB].map(|key| (key, "role: superuser")))
 }
 
 fn client(gateway: &Running, key: &str) -> Client {

@@ -15,13 +15,12 @@ use http::Method;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use testkit::served::Served;
 use tokio::sync::watch;
 
 use crate::revoked::bearer;
 use crate::support::client::Session;
-use crate::support::{Client, Gateway, Registry, Running, eventually};
+use crate::support::{Client, Gateway, Registry, Running, api_keys, eventually};
 
 /// The number of views, each with a key of its own.
 const VIEWS: usize = 12;
@@ -298,8 +297,10 @@ impl Setup {
 
 /// The configuration file: the servers, the views, and a key for each view.
 fn registry(servers: &[(State, Served)], views: &[(String, Rules)]) -> Registry {
-    let mut keys = vec![entry(OPERATOR, "role: superuser")];
-    keys.extend(views.iter().map(|(view, _)| entry(&key(view), &format!("role: caller, view: {view}"))));
+    let of_view = |(view, _): &(String, Rules)| (key(view), format!("role: caller, view: {view}"));
+    let of_views: Vec<(String, String)> = views.iter().map(of_view).collect();
+    let mut keys = vec![(OPERATOR, "role: superuser")];
+    keys.extend(of_views.iter().map(|(key, more)| (key.as_str(), more.as_str())));
     let lines: Vec<String> =
         views.iter().map(|(name, rules)| format!("\n  {name}: {}", rules.yaml())).collect();
     let mut registry = Registry::new();
@@ -307,16 +308,11 @@ fn registry(servers: &[(State, Served)], views: &[(String, Rules)]) -> Registry 
         registry = registry.http(name, &format!("{}/mcp", served.url()));
     }
     let registry = registry.setting(&format!("views:{}", lines.concat()));
-    registry.setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")))
+    registry.setting(&format!("server: {{{}}}", api_keys(&keys)))
 }
 
 fn key(view: &str) -> String {
     format!("swy_{view}_{}", "0123456789abcdef".repeat(3))
-}
-
-fn entry(key: &str, rest: &str) -> String {
-    let id = key.split('_').nth(1).expect("an id");
-    format!("{{id: {id}, hash: \"sha256:{}\", {rest}}}", hex::encode(Sha256::digest(key)))
 }
 
 /// The duty of a method or route towards the client of a view.

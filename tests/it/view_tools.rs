@@ -1,32 +1,27 @@
 //! Single tools in a view: new ones are held, some get arguments, and those of apps are kept from models.
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::messages::texts_of;
 use crate::revoked::bearer;
 use crate::support::client::{MODERN, client_info};
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Answer, Client, Gateway, Registry, Running, eventually};
+use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
 
 const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const BOUND: &str = "swy_bound_abcdef0123456789abcdef0123456789abcdef0123456789";
 const NAMED: &str = "swy_named_abcdef0123456789abcdef0123456789abcdef0123456789";
 
 fn registry(server: &Server, views: &str) -> Registry {
-    let key = |key: &str, rest: &str| {
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{}\", {rest}}}", hex::encode(Sha256::digest(key)))
-    };
     let keys = [
-        key(OPERATOR, "role: superuser"),
-        key(BOUND, "role: caller, view: support"),
-        key(NAMED, "role: caller, view: named"),
+        (OPERATOR, "role: superuser"),
+        (BOUND, "role: caller, view: support"),
+        (NAMED, "role: caller, view: named"),
     ];
     Registry::new()
         .http("tickets", &server.url())
         .setting(views)
-        .setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")))
+        .setting(&format!("server: {{{}}}", api_keys(&keys)))
 }
 
 fn client(gateway: &Running, key: &str) -> Client {

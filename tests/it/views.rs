@@ -1,12 +1,11 @@
 //! Views: each key, user or client gets its own servers and tools, on every way into the gateway.
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::messages::texts_of;
 use crate::revoked::bearer;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Answer, Client, Gateway, Registry, Running, eventually};
+use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
 
 pub(crate) const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 pub(crate) const BOUND: &str = "swy_bound_abcdef0123456789abcdef0123456789abcdef0123456789";
@@ -34,20 +33,14 @@ pub(crate) const VIEWS: &str = "views:
   readers: {servers: [\"*\"], read_only: true}";
 
 pub(crate) fn registry([tickets, docs]: &[Server; 2], views: &str) -> Registry {
-    let key = |key: &str, rest: &str| {
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{}\", {rest}}}", hex::encode(Sha256::digest(key)))
-    };
     let keys = [
-        key(OPERATOR, "role: superuser"),
-        key(BOUND, "role: caller, view: support"),
-        key(OTHER, "role: caller, view: writers"),
-        key(LOST, "role: caller, view: gone"),
+        (OPERATOR, "role: superuser"),
+        (BOUND, "role: caller, view: support"),
+        (OTHER, "role: caller, view: writers"),
+        (LOST, "role: caller, view: gone"),
     ];
     let registry = Registry::new().http("tickets", &tickets.url()).http("docs", &docs.url());
-    registry
-        .setting(views)
-        .setting(&format!("server: {{auth_mode: api_key, api_keys: [{}]}}", keys.join(", ")))
+    registry.setting(views).setting(&format!("server: {{{}}}", api_keys(&keys)))
 }
 
 pub(crate) async fn started(servers: &[Server; 2]) -> Running {

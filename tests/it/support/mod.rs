@@ -52,7 +52,7 @@ use std::time::Duration;
 pub use answer::Answer;
 pub use client::Client;
 pub use gateway::{Gateway, Running};
-pub use registry::Registry;
+pub use registry::{Registry, api_keys};
 pub use testkit::{r2r, rag};
 
 /// How long a test waits for an event that should come at once; after that it has failed.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use sha2::{Digest as _, Sha256};
+
 use super::child;
 
 /// An unfinished configuration file.
@@ -60,4 +62,14 @@ impl Registry {
     pub fn yaml(&self) -> String {
         format!("mcp_servers:\n{}{}", self.servers, self.settings)
     }
+}
+
+/// The members of `server` with which these API keys are accepted, each with its further members, such as `role: caller`.
+pub fn api_keys(keys: &[(&str, &str)]) -> String {
+    let entry = |(key, more): &(&str, &str)| {
+        let id = key.split('_').nth(1).expect("an id");
+        format!("{{id: {id}, hash: \"sha256:{}\", {more}}}", hex::encode(Sha256::digest(key)))
+    };
+    let entries = keys.iter().map(entry).collect::<Vec<_>>();
+    format!("auth_mode: api_key, api_keys: [{}]", entries.join(", "))
 }
