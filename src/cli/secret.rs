@@ -13,12 +13,11 @@ use super::operate::table::{Cell, Table};
 use super::{ConfigFile, EXIT_USAGE, Secret, environment, terminal};
 use crate::config::{self, Config};
 use auth::Principal;
-use auth::vault::{self, Entry, EntryKind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
+use auth::vault::{
+    self, Entry, EntryKind, MAX_OWNER_BYTES, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name,
+};
 use settings::expand::Lookup;
 use upstream::config::is_sendable;
-
-/// The longest id of a principal.
-const MAX_PRINCIPAL: usize = 512;
 
 /// Examples in the help of the command.
 pub(super) const HELP: &str = "\
@@ -114,7 +113,7 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
 
 /// Parses PRINCIPAL; the error describes a valid one.
 pub(crate) fn parse_principal(text: &str) -> Result<String, String> {
-    let is_one = !text.is_empty() && text.len() <= MAX_PRINCIPAL && !Principal::is_anonymous_id(text);
+    let is_one = !text.is_empty() && text.len() <= MAX_OWNER_BYTES && !Principal::is_anonymous_id(text);
     is_one.then(|| text.to_owned()).ok_or_else(|| {
         "expected the id of a principal, such as `key:laptop` or `jwt:SUBJECT`; a caller without a credential has no secrets"
             .into()

@@ -18,13 +18,7 @@ async fn three() -> Gateway {
         r#"[{"x":1.0000000000000000001,"name":"find", "inputSchema":{"type":"object"}},{"name":"ping"}]"#;
     let (mut docs, up) = server_with_tools("docs", tools);
     let url = "https://user:s3cret@docs.example.org/mcp?key=s3cret";
-    let http = Http {
-        url: url.parse().expect("a URL"),
-        headers: Vec::new(),
-        principal_headers: Vec::new(),
-        forward: Vec::new(),
-        token: None,
-    };
+    let http = Http::at(url.parse().expect("a URL"));
     (docs.transport, docs.target) = (Transport::Http(http), "https://docs.example.org/mcp".into());
     docs.description = Some("the documents".into());
     let away = server("away");

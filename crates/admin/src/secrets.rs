@@ -23,15 +23,12 @@ use super::openapi::SecretProblems;
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, authorised, json};
-use auth::vault::{self, MAX_OWN_SECRET_BYTES, SECRET_NAME, is_secret_name};
+use auth::vault::{self, MAX_OWN_SECRET_BYTES, MAX_OWNER_BYTES, SECRET_NAME, is_secret_name};
 use auth::{Action, Principal};
 use gateway::manager::{NeededSecret, Scope, SecretError};
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
-
-/// The longest id of a principal.
-const MAX_PRINCIPAL: usize = 512;
 
 /// The principal whose secrets a request is about.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -177,8 +174,8 @@ fn owner(principal: &Principal, query: SecretQuery, id: RequestId) -> Result<Str
             "name a `principal`, or set `auth_mode: api_key` in the configuration file: each key has secrets of its own",
         ));
     }
-    if owner.is_empty() || owner.len() > MAX_PRINCIPAL {
-        let text = format!("principal: expected the id of a principal, 1 to {MAX_PRINCIPAL} bytes");
+    if owner.is_empty() || owner.len() > MAX_OWNER_BYTES {
+        let text = format!("principal: expected the id of a principal, 1 to {MAX_OWNER_BYTES} bytes");
         return Err(Problem::new(ErrorCode::InvalidRequest, text));
     }
     Ok(owner)

@@ -304,7 +304,7 @@ pub(super) async fn list(
     let views = reports.iter().map(summary).collect();
     let token_claim = callers.words.map(|words| words.claim);
     let all = ViewList { views, missing: callers.by_view.into_values().collect(), token_claim };
-    Ok(Tagged::of(held(Raw::of(&all).bytes().clone(), principal.id())?).answer(&headers))
+    answer(&all, &principal, &headers)
 }
 
 /// One view
@@ -340,5 +340,10 @@ pub(super) async fn one(
         held_tools,
         file: api.options.configuration.as_ref().map(|configuration| configuration().file),
     };
-    Ok(Tagged::of(held(Raw::of(&detail).bytes().clone(), principal.id())?).answer(&headers))
+    answer(&detail, &principal, &headers)
+}
+
+/// Answers with `report`, which is charged to `principal`.
+fn answer(report: &impl Serialize, principal: &Principal, headers: &HeaderMap) -> Result<Response, Problem> {
+    Ok(Tagged::of(held(Raw::of(report).bytes().clone(), principal.id())?).answer(headers))
 }

@@ -67,7 +67,7 @@ function problemBadge([text, kind, href]) {
 function row(view) {
   const problems = problemsOf(view);
   const callers = callersOf(view);
-  const of = view.servers.filter((one) => one.tool_count + one.resource_count + one.template_count + one.prompt_count > 0).map(({ server }) => server);
+  const of = view.servers.filter((one) => !isEmpty(one)).map(({ server }) => server);
   return h('li', { class: `server ${problems.length > 0 ? 'troubled' : ''}` },
     h('div', { class: 'name' }, h('a', { href: link(view.view), 'data-focus': view.view }, view.view), h('span', { class: 'quiet small' }, `/mcp/${view.view}`)),
     h('div', { class: 'states' }, problems.map(problemBadge), view.read_only && h('span', { class: 'tag read' }, 'read only')),

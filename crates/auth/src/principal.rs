@@ -12,8 +12,8 @@ use crate::revocation::RevocationState;
 use settings::words;
 
 words! {
-    /// The highest rights of a principal.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    /// The highest rights of a principal, the weakest first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Role {
         /// May read the catalog, but sends nothing to servers.
         Reader = "reader",
@@ -156,58 +156,41 @@ impl Role {
     /// Every role, weakest first.
     pub const ALL: [Self; 3] = [Self::Reader, Self::Caller, Self::Superuser];
 
-    /// Whether the role allows `action`. No other code decides this.
-    pub const fn may(self, action: Action) -> bool {
-        match (self, action) {
-            (Self::Superuser, _)
-            | (Self::Reader | Self::Caller, Action::List | Action::ReadMetrics)
-            | (
-                Self::Caller,
-                Action::Read
-                | Action::Call
-                | Action::LogIn
-                | Action::LogOut
-                | Action::ListSecrets
-                | Action::SetSecret
-                | Action::RemoveSecret,
-            ) => true,
-            (
-                Self::Reader,
-                Action::Read
-                | Action::Call
-                | Action::LogIn
-                | Action::LogOut
-                | Action::ListSecrets
-                | Action::SetSecret
-                | Action::RemoveSecret,
-            )
-            | (
-                Self::Reader | Self::Caller,
-                Action::ResetBreaker
-                | Action::Reconnect
-                | Action::Enable
-                | Action::Disable
-                | Action::Forget
-                | Action::ApproveTools
-                | Action::Reload
-                | Action::ReadConfiguration
-                | Action::AddServer
-                | Action::EditServer
-                | Action::RemoveServer
-                | Action::ReadStderr
-                | Action::ListKeys
-                | Action::MakeKey
-                | Action::RevokeKey
-                | Action::LogInForAll
-                | Action::LogOutForAll
-                | Action::ChangeSecretsOfOthers,
-            ) => false,
-        }
+    /// Whether the role allows `action`.
+    pub fn may(self, action: Action) -> bool {
+        self >= Self::needed_for(action)
     }
 
-    /// The weakest role that allows `action`.
-    pub fn needed_for(action: Action) -> Self {
-        Self::ALL.into_iter().find(|role| role.may(action)).unwrap_or(Self::Superuser)
+    /// The weakest role that allows `action`. No other code decides this.
+    pub const fn needed_for(action: Action) -> Self {
+        match action {
+            Action::List | Action::ReadMetrics => Self::Reader,
+            Action::Read
+            | Action::Call
+            | Action::LogIn
+            | Action::LogOut
+            | Action::ListSecrets
+            | Action::SetSecret
+            | Action::RemoveSecret => Self::Caller,
+            Action::ResetBreaker
+            | Action::Reconnect
+            | Action::Enable
+            | Action::Disable
+            | Action::Forget
+            | Action::ApproveTools
+            | Action::Reload
+            | Action::ReadConfiguration
+            | Action::AddServer
+            | Action::EditServer
+            | Action::RemoveServer
+            | Action::ReadStderr
+            | Action::ListKeys
+            | Action::MakeKey
+            | Action::RevokeKey
+            | Action::LogInForAll
+            | Action::LogOutForAll
+            | Action::ChangeSecretsOfOthers => Self::Superuser,
+        }
     }
 
     /// The role called `name`.
@@ -283,7 +266,7 @@ impl Principal {
     }
 
     /// The holder of the API key `id`.
-    pub(super) fn of_key(id: &str, role: Role) -> Self {
+    pub fn of_key(id: &str, role: Role) -> Self {
         Self::new(Self::id_of_key(id), role)
     }
 

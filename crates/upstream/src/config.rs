@@ -125,11 +125,7 @@ impl Config {
 
     /// The names of the secrets that its headers have of each principal, without repetitions.
     pub fn principal_secrets(&self) -> Vec<&str> {
-        let headers = self.transport.http().map_or(&[][..], |http| &http.principal_headers);
-        let mut names: Vec<_> = headers.iter().flat_map(PrincipalHeader::secrets).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        PrincipalHeader::all_secrets(self.transport.http().map_or(&[], |http| &http.principal_headers))
     }
 
     /// The headers of clients that it gets.
@@ -225,6 +221,13 @@ pub struct Http {
     pub forward: Vec<HeaderName>,
     /// The source of the token that is sent beside them.
     pub token: Option<TokenSource>,
+}
+
+impl Http {
+    /// The server at `url`, which gets no headers but those of the protocol.
+    pub const fn at(url: Url) -> Self {
+        Self { url, headers: Vec::new(), principal_headers: Vec::new(), forward: Vec::new(), token: None }
+    }
 }
 
 /// A server that is a child process. `Debug` shows no arguments, because any of them may be a secret.

@@ -71,6 +71,17 @@ impl Offer {
         self
     }
 
+    /// The items of `kind`; none of [`Kind::Tools`], which are [`Offer::tools`].
+    pub fn items(&self, kind: Kind) -> &[Item] {
+        match kind {
+            Kind::Tools => &[],
+            Kind::Resources => &self.resources,
+            Kind::Templates => &self.templates,
+            Kind::Prompts => &self.prompts,
+            Kind::Skills => &self.skills,
+        }
+    }
+
     /// Sets the items of `kind`, which is not [`Kind::Tools`].
     pub(super) fn put(&mut self, kind: Kind, items: Vec<Item>) {
         match kind {
@@ -85,11 +96,8 @@ impl Offer {
     /// Whether both name the same tools, resources, templates, prompts and skills.
     pub(super) fn names_the_same(&self, other: &Self) -> bool {
         let tools = |offer: &Self| offer.tools.iter().map(|tool| tool.name.clone()).collect::<HashSet<_>>();
-        let items = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<HashSet<_>>();
+        let keys = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<HashSet<_>>();
         tools(self) == tools(other)
-            && items(&self.resources) == items(&other.resources)
-            && items(&self.templates) == items(&other.templates)
-            && items(&self.prompts) == items(&other.prompts)
-            && items(&self.skills) == items(&other.skills)
+            && Kind::ALL.into_iter().all(|kind| keys(self.items(kind)) == keys(other.items(kind)))
     }
 }

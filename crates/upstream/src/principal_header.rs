@@ -38,6 +38,14 @@ impl PrincipalHeader {
         })
     }
 
+    /// The names of the secrets in `headers`, in order and each once.
+    pub(crate) fn all_secrets(headers: &[Self]) -> Vec<&str> {
+        let mut names: Vec<_> = headers.iter().flat_map(Self::secrets).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Returns the value with the secrets that `secret` returns; `None` if one is missing, or cannot be sent.
     pub fn value<'s>(&self, secret: impl Fn(&str) -> Option<&'s SecretString>) -> Option<HeaderValue> {
         let mut text = Zeroizing::new(String::new());

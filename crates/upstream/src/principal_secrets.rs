@@ -78,11 +78,8 @@ pub(crate) struct OwnSecrets {
 impl PrincipalSecrets {
     /// Those in `headers`; `None` if there are no such headers.
     pub(crate) fn in_headers(headers: &[PrincipalHeader], vault: Option<Arc<Vault>>) -> Option<Arc<Self>> {
+        let names = PrincipalHeader::all_secrets(headers).into_iter().map(str::to_owned).collect();
         let headers = headers.to_vec();
-        let mut names: Vec<_> =
-            headers.iter().flat_map(PrincipalHeader::secrets).map(str::to_owned).collect();
-        names.sort_unstable();
-        names.dedup();
         let (known, turn, changes) = (Mutex::default(), AsyncMutex::default(), AtomicU64::new(0));
         (!headers.is_empty()).then(|| Arc::new(Self { vault, headers, names, known, turn, changes }))
     }

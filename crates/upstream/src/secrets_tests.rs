@@ -26,13 +26,8 @@ fn secrets(texts: &[&str]) -> Secrets {
 
 fn of_url(url: &str, headers: &[(&'static str, &str)]) -> Secrets {
     let named = |(name, value): &(&'static str, &str)| (http::HeaderName::from_static(name), (*value).into());
-    let http = Http {
-        url: Url::parse(url).expect("a URL"),
-        headers: headers.iter().map(named).collect(),
-        principal_headers: Vec::new(),
-        forward: Vec::new(),
-        token: None,
-    };
+    let headers = headers.iter().map(named).collect();
+    let http = Http { headers, ..Http::at(Url::parse(url).expect("a URL")) };
     Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None, None)
 }
 
@@ -55,13 +50,7 @@ async fn a_token_in_a_file_is_blanked_and_so_is_the_one_before_it_that_was_refus
     let path = folder.path().join("token");
     let token = TokenFile::new(path.clone());
     let url = Url::parse("http://a").expect("a URL");
-    let http = Http {
-        url,
-        headers: Vec::new(),
-        principal_headers: Vec::new(),
-        forward: Vec::new(),
-        token: Some(TokenSource::File(token.clone())),
-    };
+    let http = Http { token: Some(TokenSource::File(token.clone())), ..Http::at(url) };
     let secrets = Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None, None);
     std::fs::write(&path, KEY).expect("written");
     let sent = token.header().await.expect("a token");

@@ -40,7 +40,7 @@ impl ClientView {
         let keys = keys.unwrap_or_default().all().map_err(|error| usage(error.to_string()))?;
         match keys.into_iter().find(|key| key.id == *id) {
             Some(key) => {
-                let holder = Principal::new(format!("key:{}", key.id), key.role).bound_to(key.view.clone());
+                let holder = Principal::of_key(&key.id, key.role).bound_to(key.view.clone());
                 Ok(NamedClient { view: key.view.map(|view| view.to_string()), holder: Some(holder) })
             }
             None => Err(usage(format!(

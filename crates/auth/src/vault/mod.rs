@@ -43,6 +43,8 @@ pub const MAX_ENTRIES: usize = 4_096;
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
 /// Limit of the bytes of one secret of a principal, which is sent in a header.
 pub const MAX_OWN_SECRET_BYTES: usize = 4 << 10;
+/// The longest id of a principal that can have secrets, in bytes.
+pub const MAX_OWNER_BYTES: usize = 512;
 /// Limit of the bytes of the name and the principal of one entry.
 const MAX_NAME_BYTES: usize = 1_024;
 /// Limit of the size of the file, which each write replaces and each reader holds in memory.

@@ -334,13 +334,7 @@ async fn parameter_mirrored_in_a_header_is_sent_once_or_not_at_all() {
     });
     let mut config = fake::config("a");
     let url = "http://localhost/mcp".parse().expect("a URL");
-    config.transport = upstream::config::Transport::Http(upstream::config::Http {
-        url,
-        headers: Vec::new(),
-        principal_headers: Vec::new(),
-        forward: Vec::new(),
-        token: None,
-    });
+    config.transport = upstream::config::Transport::Http(upstream::config::Http::at(url));
     let manager = Manager::with_connectors(Config::of(vec![config]), vec![fake.connector()], Shutdown::new());
     manager.settled(&Scope::ALL, SECOND).await;
 

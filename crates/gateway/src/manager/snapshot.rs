@@ -362,8 +362,17 @@ impl Server {
 
     /// The tools of `offer` that clients get.
     pub(in crate::manager) fn selection<'a>(&'a self, offer: &'a Offer) -> Selection<'a> {
+        self.selection_for(offer, self.view.as_deref())
+    }
+
+    /// The tools of `offer` that clients of `view` get.
+    pub(in crate::manager) fn selection_for<'a>(
+        &'a self,
+        offer: &'a Offer,
+        view: Option<&'a View>,
+    ) -> Selection<'a> {
         let config = self.upstream.config();
-        Selection::of(&config.name, (&config.tools, &self.trust), self.view.as_deref(), &offer.tools)
+        Selection::of(&config.name, (&config.tools, &self.trust), view, &offer.tools)
     }
 
     /// Whether clients get the tool `name`, as the server declares it now.

@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use super::catalog::CatalogEntry;
 use super::error::Error;
-use super::selection::Selection;
 use super::snapshot::{Server, Snapshot};
 use super::tool_change::ToolChange;
 use super::view::{RuleUse, Tally, View};
 use super::view_warnings::is_unread;
 use super::{Manager, Scope};
 use json::Raw;
-use protocol::feature::{Item, Kind, Tool};
+use protocol::feature::{Kind, Tool};
 use runtime::worker::WorkBudget;
 
 /// The state of a view: its items, its rules and its changes.
@@ -115,8 +114,7 @@ async fn rules(shared: &Snapshot, view: &View) -> (Vec<RuleUse>, Vec<String>) {
             tally.miss(&config.name);
         }
         let Some(offer) = &server.offer else { continue };
-        let selection =
-            Selection::of(&config.name, (&config.tools, &*server.trust), Some(view), &offer.tools);
+        let selection = server.selection_for(offer, Some(view));
         for tool in &offer.tools {
             let target = selection.target(tool);
             let is_held = tally.count(&config.tools, target);
@@ -124,27 +122,16 @@ async fn rules(shared: &Snapshot, view: &View) -> (Vec<RuleUse>, Vec<String>) {
             work.charge(tool.name.len());
             work.yield_if_spent().await;
         }
-        for (kind, item) in other_items(server) {
-            tally.count(&config.tools, selection.item(kind, &item.key));
-            work.charge(item.key.len());
-            work.yield_if_spent().await;
+        for kind in Kind::ALL {
+            for item in offer.items(kind) {
+                tally.count(&config.tools, selection.item(kind, &item.key));
+                work.charge(item.key.len());
+                work.yield_if_spent().await;
+            }
         }
     }
     shared.not_configured().iter().for_each(|wrong| tally.miss(&wrong.name));
     (tally.finish(), held)
-}
-
-/// The items of a server beside its tools.
-fn other_items(server: &Server) -> impl Iterator<Item = (Kind, &Item)> {
-    server.offer.iter().flat_map(|offer| {
-        let lists = [
-            (Kind::Resources, &offer.resources),
-            (Kind::Templates, &offer.templates),
-            (Kind::Prompts, &offer.prompts),
-            (Kind::Skills, &offer.skills),
-        ];
-        lists.into_iter().flat_map(|(kind, items)| items.iter().map(move |item| (kind, item)))
-    })
 }
 
 fn shares(seen: &Snapshot) -> Vec<ServerShare> {

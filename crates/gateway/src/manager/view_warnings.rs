@@ -161,16 +161,8 @@ pub(super) fn is_unread(server: &Server) -> bool {
 fn keys(server: &Server) -> impl Iterator<Item = (Kind, &str)> {
     server.offer.iter().flat_map(|offer| {
         let tools = offer.tools.iter().map(|tool| (Kind::Tools, tool.name.as_str()));
-        let items = [
-            (Kind::Prompts, &offer.prompts),
-            (Kind::Resources, &offer.resources),
-            (Kind::Templates, &offer.templates),
-            (Kind::Skills, &offer.skills),
-        ];
-        tools.chain(
-            items
-                .into_iter()
-                .flat_map(|(kind, items)| items.iter().map(move |item| (kind, item.key.as_str()))),
-        )
+        let items =
+            Kind::ALL.into_iter().flat_map(|kind| offer.items(kind).iter().map(move |item| (kind, item)));
+        tools.chain(items.map(|(kind, item)| (kind, item.key.as_str())))
     })
 }

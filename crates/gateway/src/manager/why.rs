@@ -64,17 +64,16 @@ impl Manager {
             Some(view) => shared.through(&view),
             None => Arc::clone(&shared),
         };
+        let view = seen.view();
         let explained = shared.servers().iter().flat_map(|server| {
-            let config = server.upstream.config();
-            let tools = server.offer.as_deref().map_or(&[][..], |offer| &offer.tools);
-            let rules = (&config.tools, &*server.trust);
-            let selection = Selection::of(&config.name, rules, seen.view().map(AsRef::as_ref), tools);
-            let limits = |own: &str| self.limits.about(seen.view().map(|view| &view.name), &config.name, own);
+            let Some(offer) = &server.offer else { return Vec::new() };
+            let selection = server.selection_for(offer, view.map(AsRef::as_ref));
+            let there = &server.upstream.config().name;
             let explained = tools_at(&shared, &seen, server, name).into_iter().map(|tool| Explanation {
-                limits: limits(&tool.name),
+                limits: self.limits.about(view.map(|view| &view.name), there, &tool.name),
                 ..explanation(&seen, server, (&selection, tool))
             });
-            explained.collect::<Vec<_>>()
+            explained.collect()
         });
         let explained: Vec<Explanation> = explained.take(MAX_EXPLAINED).collect();
         if explained.is_empty() {

@@ -3,9 +3,7 @@
 //!
 //! Not here: credentials (`transport`), and the values of callers (`principal_secrets`).
 
-use http::header::{
-    AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{AUTHORIZATION, COOKIE, EXPECT, HOST, SET_COOKIE, TRAILER};
 use http::{HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -27,20 +25,10 @@ const RESERVED: [&str; 8] = [
 ];
 /// The most headers of clients that one server gets.
 const MAX_FORWARDED: usize = 16;
-/// Headers of clients that never reach a server: credentials, and those of the connection.
-const NOT_FORWARDED: [HeaderName; 11] = [
-    AUTHORIZATION,
-    COOKIE,
-    SET_COOKIE,
-    HOST,
-    CONNECTION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    EXPECT,
-    auth::API_KEY_HEADER,
-];
+/// Headers of clients that may have a credential, and never reach a server.
+const CREDENTIALS: [HeaderName; 4] = [AUTHORIZATION, COOKIE, SET_COOKIE, auth::API_KEY_HEADER];
+/// Headers of the connection of a client that never reach a server, beside those that cannot be configured.
+const OF_CONNECTION: [HeaderName; 4] = [HOST, TRAILER, EXPECT, HeaderName::from_static("keep-alive")];
 
 /// The headers that `headers` sets.
 #[derive(Clone, Default)]
@@ -156,13 +144,11 @@ pub(super) fn forwarded(setting: &Setting<'_>) -> Option<Vec<HeaderName>> {
 /// Why the header `name` of clients reaches no server, and what to do instead.
 fn refused(name: &HeaderName) -> Option<(&'static str, &'static str)> {
     let text = name.as_str();
-    if [AUTHORIZATION, COOKIE, SET_COOKIE, auth::API_KEY_HEADER].contains(name) || text.starts_with("proxy-")
-    {
+    if CREDENTIALS.contains(name) || text.starts_with("proxy-") {
         let hint = "it may have the credential for this gateway; give each caller a secret with `headers: {X-Token: \"${principal:TOKEN}\"}`";
         return Some(("a credential of the client is not passed on", hint));
     }
-    let is_of_connection = NOT_FORWARDED.contains(name) || text == "keep-alive";
-    if is_of_connection
+    if OF_CONNECTION.contains(name)
         || is_reserved_header(text)
         || text.starts_with("content-")
         || text.starts_with("accept-")

@@ -13,7 +13,7 @@ use crate::offer::Offer;
 use json::Raw;
 use protocol::Version;
 use protocol::caching::Caching;
-use protocol::feature::{Item, Kind};
+use protocol::feature::Kind;
 use protocol::lifecycle::Peer;
 
 impl Offer {
@@ -34,15 +34,9 @@ impl Offer {
     }
 
     fn stored_list(&self, kind: Kind) -> Raw {
-        let of_items =
-            |items: &[Item]| Raw::of(&items.iter().map(|item| &item.definition).collect::<Vec<_>>());
-        let items = match kind {
-            Kind::Tools => Raw::of(&self.tools.iter().map(|tool| &tool.definition).collect::<Vec<_>>()),
-            Kind::Resources => of_items(&self.resources),
-            Kind::Templates => of_items(&self.templates),
-            Kind::Prompts => of_items(&self.prompts),
-            Kind::Skills => of_items(&self.skills),
-        };
+        let tools = self.tools.iter().filter(|_| kind == Kind::Tools).map(|tool| &tool.definition);
+        let items = tools.chain(self.items(kind).iter().map(|item| &item.definition));
+        let items = Raw::of(&items.collect::<Vec<_>>());
         let caching = self.caching(kind);
         Raw::object(&[
             ("items", &items),
@@ -86,6 +80,7 @@ fn stored_items(lists: &Raw, kind: Kind, server: &Arc<str>) -> Option<ReadList> 
 
 #[cfg(test)]
 mod tests {
+    use protocol::feature::Item;
     use serde_json::json;
 
     use super::*;

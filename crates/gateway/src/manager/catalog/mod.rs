@@ -238,15 +238,8 @@ impl<'a> Part<'a> {
 
     /// The items of `kind`, no tools, that clients get.
     fn items(&self, kind: Kind) -> impl Iterator<Item = &'a Item> {
-        let items = match kind {
-            Kind::Tools => &[],
-            Kind::Prompts => self.offer.prompts.as_slice(),
-            Kind::Resources => &self.offer.resources,
-            Kind::Templates => &self.offer.templates,
-            Kind::Skills => &self.offer.skills,
-        };
         let selection = self.selection();
-        items.iter().filter(move |item| selection.offers_item(kind, &item.key))
+        self.offer.items(kind).iter().filter(move |item| selection.offers_item(kind, &item.key))
     }
 }
 
@@ -350,8 +343,8 @@ fn tool_entry(
     exposed: &str,
     (resources, budget): (&Resources, &mut LinkBudget),
 ) -> CatalogEntry {
-    let definition = tool.definition_as(exposed);
-    let change = part.view.filter(|_| !is_login).and_then(|view| view.change(part.server, &tool.name));
+    let (definition, selection) = (tool.definition_as(exposed), part.selection());
+    let change = selection.change(tool).filter(|_| !is_login);
     // A tool with arguments that do not fit is not offered.
     let arguments = change.and_then(|change| change.arguments_for(tool).ok().flatten());
     let definition = change.map_or_else(|| definition.clone(), |change| change.applied(&definition));
@@ -361,7 +354,7 @@ fn tool_entry(
     let route = Route {
         server: Arc::clone(part.server),
         subject: tool.name.as_str().into(),
-        effect: part.view.map_or(tool.effect, |view| view.effect(part.server, tool)),
+        effect: selection.effect(tool),
         header_params: tool.header_params.clone().unwrap_or_default().into(),
         arguments,
         wraps_result: tool.legacy.wraps_output,

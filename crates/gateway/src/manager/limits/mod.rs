@@ -7,7 +7,8 @@
 //! request that this gateway would take is taken there too. Names that the caller does not see are unknown before they
 //! are counted. Without limits a request costs one load.
 //!
-//! Not here: where requests are counted (`manager::admission`), requests that a server may get (`upstream::rate_limit`), slots of a server (`upstream::bulkhead`).
+//! Not here: where requests are counted (`manager::admission`), requests that a server may get (`upstream::rate_limit`), slots
+//! of a server (`upstream::bulkhead`).
 
 mod counts;
 mod rule;
@@ -21,8 +22,7 @@ use arc_swap::ArcSwap;
 
 use auth::Principal;
 use counts::{Counts, Taken};
-pub(super) use rule::CountedRequest;
-pub(super) use rule::read;
+pub(super) use rule::{CountedRequest, read};
 pub use rule::{Limit, LimitTargets, Per, without_effect};
 use runtime::store::{CallsAtATime, Group, Key, LimitKind, SharedLimitReached, SharedTake, Store};
 use runtime::worker::now;

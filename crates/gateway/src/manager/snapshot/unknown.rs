@@ -33,11 +33,7 @@ impl Snapshot {
         };
         if !server.is_heard && server.may_have(kind, own) {
             let tool = (kind == ItemKind::Tool).then_some(own);
-            return failed_at(
-                &server.upstream,
-                tool,
-                absence_error(&server.upstream, &server.upstream.status()),
-            );
+            return absence_error(&server.upstream, tool, &server.upstream.status());
         }
         let there = &server.upstream.config().name;
         let catalog = if scope.server.is_none() { &self.catalog } else { &server.catalog };
@@ -71,8 +67,7 @@ impl Snapshot {
         let Some(name) = &scope.server else { return None };
         let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
-        (!server.is_usable(status.state))
-            .then(|| failed_at(&server.upstream, None, absence_error(&server.upstream, &status)))
+        (!server.is_usable(status.state)).then(|| absence_error(&server.upstream, None, &status))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
@@ -83,9 +78,7 @@ impl Snapshot {
         }
         let server = self.server_called(name).filter(|server| !server.is_heard)?;
         let may_have = server.offers(kind, &own);
-        may_have.then(|| {
-            failed_at(&server.upstream, None, absence_error(&server.upstream, &server.upstream.status()))
-        })
+        may_have.then(|| absence_error(&server.upstream, None, &server.upstream.status()))
     }
 
     /// The server that `name` belongs to whatever the servers list, and what it calls it.
@@ -202,7 +195,12 @@ const fn listed(kind: ItemKind) -> Kind {
     }
 }
 
-fn absence_error(upstream: &Upstream, status: &Status) -> upstream::Error {
+/// The error for a request, of `tool` if there is one, to a server that cannot be used.
+fn absence_error(upstream: &Upstream, tool: Option<&str>, status: &Status) -> Error {
+    failed_at(upstream, tool, cause_of_absence(upstream, status))
+}
+
+fn cause_of_absence(upstream: &Upstream, status: &Status) -> upstream::Error {
     match (status.state, status.breaker.retry_in) {
         (State::Disabled | State::Disconnected, _) => {
             upstream::Error::Unavailable { state: status.state.as_str() }

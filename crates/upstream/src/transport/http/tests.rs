@@ -16,8 +16,7 @@ use url::Url;
 const NOTE: &str = r#"{"jsonrpc":"2.0","method":"note"}"#;
 
 fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> HttpClient {
-    let http =
-        Http { url: url.clone(), headers, principal_headers: Vec::new(), forward: Vec::new(), token: None };
+    let http = Http { headers, ..Http::at(url.clone()) };
     let config =
         Config { limits: LIMITS, ..crate::transport::testing::config(Transport::Http(http.clone())) };
     HttpClient::new(&http, &config, None, &Shutdown::new()).expect("a client")

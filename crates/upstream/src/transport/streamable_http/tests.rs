@@ -30,13 +30,7 @@ impl Bench {
     async fn new(script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let server = TestServer::new(script).await;
         let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
-        let http = Http {
-            url: server.url.clone(),
-            headers,
-            principal_headers: Vec::new(),
-            forward: Vec::new(),
-            token: None,
-        };
+        let http = Http { headers, ..Http::at(server.url.clone()) };
         let shutdown = Shutdown::new();
         let connector =
             ToUrl::new(&config(Transport::Http(http.clone())), &http, &ServerContext::alone(&shutdown))

@@ -87,13 +87,7 @@ async fn request_that_never_reached_the_server_says_so() {
     let url = format!("http://{}/secret?key=secret", listener.local_addr().expect("an address"));
     drop(listener);
     for url in [url.as_str(), "http://no-such-host.invalid/secret"] {
-        let http = Http {
-            url: url::Url::parse(url).expect("a URL"),
-            headers: Vec::new(),
-            principal_headers: Vec::new(),
-            forward: Vec::new(),
-            token: None,
-        };
+        let http = Http::at(url::Url::parse(url).expect("a URL"));
         let connector = ToUrl::new(
             &config(Transport::Http(http.clone())),
             &http,

@@ -27,14 +27,7 @@ impl Scene {
     }
 
     fn with(mut bench: Bench, adjust: impl FnOnce(&mut Config)) -> Self {
-        let headers = vec![];
-        let http = Http {
-            url: bench.server.url.clone(),
-            headers,
-            principal_headers: Vec::new(),
-            forward: Vec::new(),
-            token: None,
-        };
+        let http = Http::at(bench.server.url.clone());
         let mut config = config(Transport::Http(http.clone()));
         config.health_check_interval = Duration::from_hours(10);
         config.timeout = Duration::from_secs(20);
