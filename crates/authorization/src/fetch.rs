@@ -115,8 +115,8 @@ mod tests {
         let server = TestServer::new(move |_| steps.clone()).await;
         let host = server.url.host_str().expect("a host").to_owned();
         let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
-        let fetched = fetcher.fetch(&server.url).await;
-        (fetched, server.seen().len())
+        let document = fetcher.fetch(&server.url).await;
+        (document, server.seen().len())
     }
 
     #[tokio::test]

@@ -61,6 +61,6 @@ mod tests {
         assert_eq!(fields.get("c"), Ok(None), "empty");
         assert_eq!(fields.require("d"), Ok("x y&"));
         assert_eq!(fields.require("e").expect_err("absent").code, Code::InvalidRequest);
-        assert!(Fields::parse(&[b'a'; MAX_BYTES + 1]).is_err());
+        assert!(Fields::parse(&vec![b'a'; MAX_BYTES + 1]).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! The metadata of the authorization server.
 //!
-//! Source: RFC 8414, section 2; RFC 9207, section 3; OpenID Connect Discovery 1.0, section 3;
+//! Source: RFC 8414, section 2; RFC 9207, section 3; `OpenID` Connect Discovery 1.0, section 3;
 //! draft-ietf-oauth-client-id-metadata-document-02, section 6.
 
 use serde_json::{Value, json};
