@@ -22,7 +22,7 @@ const TYPE: &str = "at+jwt";
 const SEPARATOR: char = '.';
 
 #[derive(Serialize, Deserialize)]
-struct Claims {
+struct AccessClaims {
     iss: String,
     sub: String,
     aud: String,
@@ -44,7 +44,7 @@ pub(crate) fn sign(
     access: &Access,
 ) -> Option<(SecretString, u64)> {
     let (generation, since) = grant.step()?;
-    let claims = Claims {
+    let claims = AccessClaims {
         iss: issuer.to_owned(),
         sub: grant.owner.clone(),
         aud: grant.resource.clone(),
@@ -68,6 +68,6 @@ pub(crate) fn grant_of(keys: &KeyRing, issuer: &str, token: &str) -> Option<Stri
     validation.set_issuer(&[issuer]);
     validation.validate_aud = false;
     validation.validate_exp = false;
-    let claims = decode::<Claims>(token, key, &validation).ok()?.claims;
+    let claims = decode::<AccessClaims>(token, key, &validation).ok()?.claims;
     claims.jti.split_once(SEPARATOR).map(|(grant, _)| grant.to_owned())
 }

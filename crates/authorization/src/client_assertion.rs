@@ -25,7 +25,7 @@ const LEEWAY: u64 = 30;
 const MIN_MODULUS: usize = 2_048 / 6;
 
 #[derive(Deserialize)]
-struct Claims {
+struct AssertionClaims {
     sub: String,
     exp: u64,
     jti: String,
@@ -56,7 +56,7 @@ pub(crate) fn verify(
     let validation = validation(client, header.alg);
     let is_signed_by = |jwk: &Jwk| {
         let key = key_of(jwk, header.alg)?;
-        decode::<Claims>(assertion, &key, &validation).ok()
+        decode::<AssertionClaims>(assertion, &key, &validation).ok()
     };
     let verified = keys.keys.iter().filter(is_candidate).find_map(is_signed_by);
     let claims = verified

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -170,6 +171,20 @@ impl Site {
         let location = self.server.approve(person, &consent.request, self.now).await.expect("a code");
         parameter(&location, "code").expect("a code")
     }
+}
+
+/// Opens a server with the vault in `folder`, as another process would.
+pub(crate) async fn open(
+    folder: &Path,
+    store: Arc<dyn Store>,
+    host: Arc<Gateway>,
+    now: SystemTime,
+) -> AuthorizationServer {
+    let vault = Vault::new(VaultConfig { path: folder.join("vault.json"), keys: Vec::new() });
+    let parts = Parts { vault, store, host, network: Network::default(), shutdown: Shutdown::new() };
+    let issuer = ISSUER.to_owned();
+    let config = Config { issuer, registers: true, clients: Vec::new(), trusted_hosts: Vec::new() };
+    AuthorizationServer::open(config, parts, now).await.expect("keys")
 }
 
 /// The query of a valid authorization request, with `more` in the place of its own fields.

@@ -255,6 +255,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn client_without_a_grant_makes_room_and_one_with_a_grant_never_does() {
+        let (all, mut used) = (registrations(), HashSet::new());
+        for at in 0..MAX_CLIENTS {
+            tokio::time::advance(BURST.1).await;
+            let (id, ..) = all.add(&request(), none, 0).await.expect("a client");
+            all.agreed(&id, 0).await.expect("a write");
+            // The others lost their grants.
+            if at % 20 != 0 {
+                used.insert(id);
+            }
+        }
+        let mut added = 0;
+        while let Ok((id, ..)) = all.add(&request(), async || Ok(used.clone()), 1).await {
+            tokio::time::advance(BURST.1).await;
+            all.agreed(&id, 1).await.expect("a write");
+            used.insert(id);
+            added += 1;
+        }
+        assert_eq!(added, MAX_CLIENTS / 20);
+        for id in &used {
+            assert!(all.find(id, 1).await.expect("a read").is_some(), "{id}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn ten_thousand_registrations_displace_no_client_that_is_in_use() {
         let all = registrations();
         let (used, ..) = all.add(&request(), none, 0).await.expect("a client");

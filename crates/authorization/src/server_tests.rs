@@ -13,8 +13,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::json;
 
 use super::*;
+use crate::FolderStore;
 use crate::client::{ClientAuthentication, ClientMetadata, ClientSource};
-use crate::fixture::{ISSUER, Site, VERIFIER, form, parameter, query, raw, redirected};
+use crate::fixture::{Gateway, ISSUER, Site, VERIFIER, form, parameter, query, raw, redirected};
 use crate::redirect_uri::RedirectUri;
 
 const CALLBACK: &str = "https://claude.ai/api/mcp/auth_callback";
@@ -301,6 +302,38 @@ async fn one_of_a_thousand_refreshes_at_once_wins_and_all_get_its_answer() {
     assert!(answers.iter().all(|answer| answer.contains(late.access_token.expose_secret())));
     let next = token(&site, &refresh_form(&client, &late)).await.expect("tokens");
     assert_ne!(next.access_token.expose_secret(), late.access_token.expose_secret());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_with_one_folder_give_one_answer_to_a_refresh() {
+    let (folder, gateway) = (tempfile::tempdir().expect("a folder"), Arc::new(Gateway::default()));
+    let person = Principal::new("key:ann", Role::Caller);
+    gateway.people.lock().expect("people").insert("key:ann".to_owned(), Access::of(&person));
+    let now = SystemTime::now();
+    let open = async || {
+        let store = Arc::new(FolderStore::new(&folder.path().join("authorization")));
+        crate::fixture::open(folder.path(), store, gateway.clone(), now).await
+    };
+    let servers = [open().await, open().await];
+    let request = raw(&format!(r#"{{"redirect_uris": ["{CALLBACK}"]}}"#));
+    let client = servers[0].register(&request, now).await.expect("a client");
+    let client = client["client_id"].as_str().expect("an id");
+    let consent = servers[1].authorize(&person, &query(client, CALLBACK, &[]), now).await.expect("a consent");
+    let location = servers[1].approve(&person, &consent.request, now).await.expect("a code");
+    let code = code_form(client, &parameter(&location, "code").expect("a code"), &[]);
+    let tokens = servers[0].token(code.as_bytes(), now).await.expect("tokens");
+    let form = refresh_form(client, &tokens);
+    let later = now + Duration::from_mins(9);
+    let answers = join_all((0..200).map(|at| servers[at % 2].token(form.as_bytes(), later))).await;
+    let answers: HashSet<String> =
+        answers.into_iter().map(|answer| answer.expect("tokens").json().to_string()).collect();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(servers[1].grants(None, later).await.expect("grants").len(), 1);
+    let files = std::fs::read_dir(folder.path().join("authorization/grants")).expect("a folder");
+    for file in files.map(|file| file.expect("a file").path()) {
+        let text = String::from_utf8_lossy(&std::fs::read(&file).expect("a record")).into_owned();
+        assert!(!text.contains("key:ann") && !text.contains("claude.ai"), "{text}");
+    }
 }
 
 #[tokio::test]
