@@ -45,6 +45,8 @@ pub struct AuthorizationRequest {
     pub(crate) requested: RequestedAccess,
     pub(crate) refreshes: bool,
     pub(crate) authenticates: bool,
+    /// Whether the client wants the person to be asked, also if a grant covers the request.
+    pub(crate) asks_again: bool,
 }
 
 impl AuthorizationRequest {
@@ -80,6 +82,7 @@ impl AuthorizationRequest {
                 requested,
                 refreshes: client.metadata.refreshes,
                 authenticates: client.metadata.authentication.needs_key(),
+                asks_again: fields.get("prompt")?.is_some(),
             })
         };
         read().map_err(|error| {

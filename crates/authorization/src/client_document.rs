@@ -49,13 +49,13 @@ impl Documents {
         Self { cached: Mutex::new(LruCache::new(MAX_CACHED)) }
     }
 
-    /// Returns the client with the id `id`.
-    pub(crate) async fn find(&self, id: &str, fetcher: &Fetcher) -> Result<Arc<Client>, Error> {
+    /// Returns the client with the id `id`, for `owner`.
+    pub(crate) async fn find(&self, id: &str, owner: &str, fetcher: &Fetcher) -> Result<Arc<Client>, Error> {
         let url = parse_id(id).map_err(|reason| Error::new(Code::InvalidClient, reason))?;
         if let Some(client) = self.cached(id) {
             return Ok(client);
         }
-        let (json, headers) = fetcher.fetch(&url).await.map_err(|error| match error {
+        let (json, headers) = fetcher.fetch(&url, owner).await.map_err(|error| match error {
             FetchError::Refused(reason) => Error::new(Code::InvalidClient, reason),
             FetchError::Unreachable => {
                 Error::later("the host of the client's document cannot be reached", RETRY)

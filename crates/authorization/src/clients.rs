@@ -53,13 +53,13 @@ impl Clients {
         }
     }
 
-    /// Returns the client `id`.
-    pub(crate) async fn find(&self, id: &str, now: u64) -> Result<Arc<Client>, Error> {
+    /// Returns the client `id`, which `owner` uses.
+    pub(crate) async fn find(&self, id: &str, owner: &str, now: u64) -> Result<Arc<Client>, Error> {
         if let Some(client) = self.configured.get(id) {
             return Ok(Arc::clone(client));
         }
         if is_document_id(id) {
-            return self.documents.find(id, &self.fetcher).await;
+            return self.documents.find(id, owner, &self.fetcher).await;
         }
         let unknown =
             || Error::new(Code::InvalidClient, "the client is not registered here; it can register again");
@@ -94,21 +94,21 @@ impl Clients {
         if is_public && grant.source != ClientSource::Configured {
             return Ok(());
         }
-        let client = self.find(&grant.client, now).await?;
+        let client = self.find(&grant.client, &grant.owner, now).await?;
         let keys = match &client.metadata.authentication {
             ClientAuthentication::None if is_public => return Ok(()),
             ClientAuthentication::None => {
                 return Err(refused("the client has no key, so it cannot send an assertion"));
             }
             ClientAuthentication::Keys(keys) => Arc::new(keys.clone()),
-            ClientAuthentication::KeysAt(url) => self.key_set(url).await?,
+            ClientAuthentication::KeysAt(url) => self.key_set(url, &grant.owner).await?,
         };
         let assertion = claimed.assertion.as_ref().ok_or_else(|| refused("`client_assertion` is missing"))?;
         client_assertion::verify(assertion.expose_secret(), &grant.client, &keys, audiences, now)
             .map_err(refused)
     }
 
-    async fn key_set(&self, url: &str) -> Result<Arc<JwkSet>, Error> {
+    async fn key_set(&self, url: &str, owner: &str) -> Result<Arc<JwkSet>, Error> {
         let cached = || {
             let mut all = self.key_sets.lock().unwrap_or_else(PoisonError::into_inner);
             let cached = all.get(url).filter(|cached| cached.until > Instant::now())?;
@@ -119,7 +119,7 @@ impl Clients {
         }
         let absent = || Error::new(Code::InvalidClient, "there are no keys at `jwks_uri`");
         let place = Url::parse(url).map_err(|_| absent())?;
-        let (json, _) = self.fetcher.fetch(&place).await.map_err(|error| match error {
+        let (json, _) = self.fetcher.fetch(&place, owner).await.map_err(|error| match error {
             FetchError::Refused(_) => absent(),
             FetchError::Unreachable => Error::later("the host of `jwks_uri` cannot be reached", 30),
         })?;

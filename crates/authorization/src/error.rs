@@ -87,7 +87,9 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(code: Code, description: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, description: description.into(), retry_after: None }
+        let description = description.into();
+        debug_assert!(description.bytes().all(is_allowed), "{description}");
+        Self { code, description, retry_after: None }
     }
 
     pub(crate) fn later(description: &'static str, retry_after: u16) -> Self {
@@ -107,6 +109,11 @@ impl Error {
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({ "error": self.code.as_str(), "error_description": self.description })
     }
+}
+
+/// Whether a description may have `byte` (RFC 6749, section 5.2).
+fn is_allowed(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
 
 impl From<StoreError> for Error {

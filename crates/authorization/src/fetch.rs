@@ -7,7 +7,8 @@
 //!
 //! Source: draft-ietf-oauth-client-id-metadata-document-02, sections 5, 8.6 and 8.7.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
@@ -23,7 +24,9 @@ const MAX_BYTES: usize = 5 << 10;
 /// Limit of the time of a fetch, with the wait for other fetches.
 const TIME: Duration = Duration::from_secs(5);
 /// Limit of the fetches that run at once.
-const MAX_RUNNING: usize = 8;
+const MAX_RUNNING: usize = 16;
+/// Limit of those for one owner, which run or wait.
+const MAX_OF_ONE: usize = 2;
 
 /// Why there is no document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +43,26 @@ pub(crate) struct Fetcher {
     trusted_hosts: Vec<String>,
     shutdown: Shutdown,
     slots: Arc<Semaphore>,
+    /// How many fetches run or wait for each owner.
+    owners: Mutex<HashMap<String, usize>>,
+}
+
+/// Counts one fetch for its owner until it is dropped.
+struct OwnerSlot<'a> {
+    owners: &'a Mutex<HashMap<String, usize>>,
+    owner: &'a str,
+}
+
+impl Drop for OwnerSlot<'_> {
+    fn drop(&mut self) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = owners.get(self.owner).map_or(0, |count| count - 1);
+        if rest == 0 {
+            owners.remove(self.owner);
+        } else {
+            owners.insert(self.owner.to_owned(), rest);
+        }
+    }
 }
 
 impl Fetcher {
@@ -49,6 +72,7 @@ impl Fetcher {
             trusted_hosts: trusted_hosts.to_vec(),
             shutdown: shutdown.clone(),
             slots: Arc::new(Semaphore::new(MAX_RUNNING)),
+            owners: Mutex::default(),
         }
     }
 
@@ -57,8 +81,9 @@ impl Fetcher {
         self.trusted_hosts.iter().any(|trusted| trusted.eq_ignore_ascii_case(host))
     }
 
-    /// Returns the JSON at `url`, and how it may be cached.
-    pub(crate) async fn fetch(&self, url: &Url) -> Result<(Raw, HeaderMap), FetchError> {
+    /// Returns the JSON at `url`, and how it may be cached. The fetch counts for `owner`, so that nobody takes all slots.
+    pub(crate) async fn fetch(&self, url: &Url, owner: &str) -> Result<(Raw, HeaderMap), FetchError> {
+        let _own_slot = self.owner_slot(owner).ok_or(FetchError::Unreachable)?;
         let is_trusted = url.host_str().is_some_and(|host| self.trusts(host));
         let dial_policy = if is_trusted { DialPolicy::Anywhere } else { DialPolicy::Public };
         let fetched = timeout(TIME, async {
@@ -66,6 +91,16 @@ impl Fetcher {
             self.fetch_within(url, dial_policy).await
         });
         fetched.await.unwrap_or(Err(FetchError::Unreachable))
+    }
+
+    fn owner_slot<'a>(&'a self, owner: &'a str) -> Option<OwnerSlot<'a>> {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = owners.get(owner).copied().unwrap_or_default();
+        if count >= MAX_OF_ONE {
+            return None;
+        }
+        owners.insert(owner.to_owned(), count + 1);
+        Some(OwnerSlot { owners: &self.owners, owner })
     }
 
     async fn fetch_within(&self, url: &Url, dial_policy: DialPolicy) -> Result<(Raw, HeaderMap), FetchError> {
@@ -115,7 +150,7 @@ mod tests {
         let server = TestServer::new(move |_| steps.clone()).await;
         let host = server.url.host_str().expect("a host").to_owned();
         let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
-        let document = fetcher.fetch(&server.url).await;
+        let document = fetcher.fetch(&server.url, "ann").await;
         (document, server.seen().len())
     }
 
@@ -165,6 +200,22 @@ mod tests {
         assert_eq!(document.expect_err("silence"), FetchError::Unreachable);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn owner_with_slow_hosts_leaves_slots_for_others() {
+        let server = TestServer::new(|_| vec![Step::Hang]).await;
+        let host = server.url.host_str().expect("a host").to_owned();
+        let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
+        let started = tokio::time::Instant::now();
+        let of_ann = (0..MAX_RUNNING).map(|_| async {
+            assert!(fetcher.fetch(&server.url, "ann").await.is_err());
+            started.elapsed() < TIME
+        });
+        let refused =
+            futures_util::future::join_all(of_ann).await.into_iter().filter(|at_once| *at_once).count();
+        assert_eq!(refused, MAX_RUNNING - MAX_OF_ONE);
+        assert!(fetcher.owners.lock().expect("owners").is_empty());
+    }
+
     #[tokio::test]
     async fn private_address_of_a_stranger_is_not_contacted() {
         let server = TestServer::new(|_| vec![full(200, "content-type: application/json\r\n", "{}")]).await;
@@ -199,7 +250,7 @@ mod tests {
         ];
         for host in hosts {
             let url = Url::parse(&format!("http://{host}:{port}/c")).expect("a URL");
-            assert!(fetcher.fetch(&url).await.is_err(), "{host}");
+            assert!(fetcher.fetch(&url, "ann").await.is_err(), "{host}");
         }
         assert_eq!(server.seen().len(), 0);
     }

@@ -143,11 +143,14 @@ impl AuthorizationServer {
         let (fields, now) =
             (Fields::parse(query.as_bytes()).map_err(AuthorizationError::Shown)?, seconds(now));
         let id = fields.require("client_id").map_err(AuthorizationError::Shown)?;
-        let client = self.clients.find(id, now).await.map_err(AuthorizationError::Shown)?;
+        let client = self.clients.find(id, owner.id(), now).await.map_err(AuthorizationError::Shown)?;
         let issuer = &self.config.issuer;
         let request = AuthorizationRequest::read(&fields, &client, issuer, &*self.host)?;
         let access = self.access(owner, &request)?;
-        let remembered = self.is_remembered(owner, &request, &access, now).await;
+        let remembered = match request.asks_again {
+            true => Ok(false),
+            false => self.is_remembered(owner, &request, &access, now).await,
+        };
         Ok(Consent {
             client_name: request.client_name.clone(),
             client_host: is_document_id(id).then(|| host_of(id)).flatten(),
@@ -235,10 +238,8 @@ impl AuthorizationServer {
         }
         let now = seconds(now);
         let with_grants = async || self.grants.clients(now).await;
-        let (id, mut answer, token) = self.clients.registrations.add(json, with_grants, now).await?;
-        answer["registration_client_uri"] = format!("{}{REGISTER}/{id}", self.config.issuer).into();
-        answer["registration_access_token"] = token.expose_secret().into();
-        Ok(answer)
+        let (id, answer, token) = self.clients.registrations.add(json, with_grants, now).await?;
+        Ok(self.managed(answer, &id, &token))
     }
 
     /// Returns the registration `id` for the holder of its token.
@@ -248,7 +249,8 @@ impl AuthorizationServer {
         token: &SecretString,
         now: SystemTime,
     ) -> Result<Value, Error> {
-        self.clients.registrations.read(id, token, seconds(now)).await
+        let answer = self.clients.registrations.read(id, token, seconds(now)).await?;
+        Ok(self.managed(answer, id, token))
     }
 
     /// Removes the registration `id` for the holder of its token, with all grants of the client.
@@ -281,6 +283,13 @@ impl AuthorizationServer {
     /// Ends the grant `id`.
     pub async fn end_grant(&self, id: &str) -> Result<(), StoreError> {
         self.grants.end(id).await
+    }
+
+    /// Adds where and with which token the registration `id` is managed (RFC 7592, section 3).
+    fn managed(&self, mut answer: Value, id: &str, token: &SecretString) -> Value {
+        answer["registration_client_uri"] = format!("{}{REGISTER}/{id}", self.config.issuer).into();
+        answer["registration_access_token"] = token.expose_secret().into();
+        answer
     }
 
     /// Judges `request` once. `None` says that another request changed the grant meanwhile.
@@ -363,7 +372,8 @@ impl AuthorizationServer {
     /// The error for a code or token that no grant has made. A client whose registration is gone has to register again.
     async fn unknown_grant(&self, request: &TokenRequest, now: u64) -> Result<Error, Error> {
         if let Some(id) = request.client.id()?.filter(|id| registration::is_id(id)) {
-            self.clients.find(id, now).await?;
+            // A registration is in the store, and nothing is fetched.
+            self.clients.find(id, id, now).await?;
         }
         Ok(Error::new(Code::InvalidGrant, "the code or refresh token is not known, or its login was revoked"))
     }

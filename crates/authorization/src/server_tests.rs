@@ -418,6 +418,7 @@ async fn client_whose_registration_is_gone_is_told_to_register_again() {
     let text = |name: &str| answer[name].as_str().expect("a text").to_owned();
     let (client, secret) = (text("client_id"), SecretString::from(text("registration_access_token")));
     assert_eq!(text("registration_client_uri"), format!("{ISSUER}/oauth/register/{client}"));
+    assert_eq!(site.server.registration(&client, &secret, site.now).await, Ok(answer.clone()));
     let code = site.log_in(&person, &client, CALLBACK).await;
     let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
     let other = SecretString::from("other");
@@ -447,6 +448,7 @@ async fn consent_is_remembered_for_a_web_site_and_never_for_a_program_on_the_mac
         token(&site, &code_form(&client, &code, &[("redirect_uri", uri)])).await.expect("tokens");
         assert_eq!(remembers(&ann, &[]).await, is_remembered, "{uri}");
         assert_eq!(remembers(&ann, &[("scope", "mcp:read")]).await, is_remembered, "{uri}");
+        assert!(!remembers(&ann, &[("prompt", "consent")]).await, "the client wants it");
         assert!(!remembers(&ann, &[("scope", "mcp:admin")]).await, "more than before");
         assert!(!remembers(&ann, &[("resource", "https://gw.example/mcp/files")]).await);
         assert!(!remembers(&bob, &[]).await, "another person");
