@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use auth::vault::{Vault, VaultConfig};
-use auth::{Principal, Role};
+use auth::{Authenticator, Principal, Role};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -101,6 +101,8 @@ impl Store for MemoryStore {
 #[derive(Default)]
 pub(crate) struct Gateway {
     pub(crate) people: Mutex<HashMap<String, Access>>,
+    /// The check of requests, which hears of ended grants.
+    pub(crate) requests: OnceLock<Arc<Authenticator>>,
 }
 
 impl Host for Gateway {
@@ -115,15 +117,21 @@ impl Host for Gateway {
             _ => None,
         }
     }
+
+    fn grant_ended(&self, id: &str) {
+        if let Some(requests) = self.requests.get() {
+            requests.end_grant(id);
+        }
+    }
 }
 
 /// A server with its parts.
 pub(crate) struct Site {
-    pub(crate) server: AuthorizationServer,
+    pub(crate) server: Arc<AuthorizationServer>,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) now: SystemTime,
-    _folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Site {
@@ -140,13 +148,21 @@ impl Site {
             Parts { vault, store: store.clone(), host: gateway.clone(), network, shutdown: Shutdown::new() };
         let (issuer, now) = (ISSUER.to_owned(), SystemTime::now());
         let config = Config { issuer, registers: true, clients, trusted_hosts };
-        let server = AuthorizationServer::open(config, parts, now).await.expect("keys");
-        Self { server, store, gateway, now, _folder: folder }
+        let server = Arc::new(AuthorizationServer::open(config, parts, now).await.expect("keys"));
+        Self { server, store, gateway, now, folder }
     }
 
     /// Makes time pass.
     pub(crate) fn wait(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
+    }
+
+    /// The check of requests of the gateway, which accepts tokens of the server and no other credential.
+    pub(crate) fn requests(&self) -> Arc<Authenticator> {
+        let requests = Arc::new(Authenticator::new(&auth::Config::Certificate).expect("no files"));
+        requests.accept_tokens_of(self.server.clone());
+        assert!(self.gateway.requests.set(Arc::clone(&requests)).is_ok());
+        requests
     }
 
     /// A person who may do what `role` may.

@@ -17,6 +17,7 @@ use crate::client::ClientSource;
 use crate::clock::moment;
 use crate::error::Error;
 use crate::grant::Grant;
+use crate::host::Host;
 use crate::rate::Rate;
 use crate::records::{Records, Stored};
 use crate::store::{Store, StoreError, Table};
@@ -57,13 +58,15 @@ pub struct GrantSummary {
 pub(crate) struct Grants {
     records: Records<Grant>,
     key: Arc<VaultKey>,
+    host: Arc<dyn Host>,
     sweeps: Rate,
 }
 
 impl Grants {
-    pub(crate) fn new(store: &Arc<dyn Store>, key: &Arc<VaultKey>) -> Self {
+    pub(crate) fn new(store: &Arc<dyn Store>, key: &Arc<VaultKey>, host: &Arc<dyn Host>) -> Self {
         let records = Records::new(store, key, Table::Grants);
-        Self { records, key: Arc::clone(key), sweeps: Rate::new(1, SWEEP_PAUSE) }
+        let (key, host, sweeps) = (Arc::clone(key), Arc::clone(host), Rate::new(1, SWEEP_PAUSE));
+        Self { records, key, host, sweeps }
     }
 
     /// Adds a grant, and returns its id.
@@ -93,9 +96,19 @@ impl Grants {
         self.records.replace(id, before, next).await
     }
 
-    /// Ends the grant `id`. None of its tokens is accepted for another one from now on.
+    /// Whether the grant `id` exists.
+    pub(crate) async fn exists(&self, id: &str, now: u64) -> Result<bool, StoreError> {
+        Ok(self.find(id).await?.is_some_and(|found| !found.value.is_over(now)))
+    }
+
+    /// Ends the grant `id`. None of its tokens is accepted from now on.
     pub(crate) async fn end(&self, id: &str) -> Result<(), StoreError> {
-        if is_id(id) { self.records.remove(id).await } else { Ok(()) }
+        if is_id(id) {
+            self.records.remove(id).await?;
+            // After the removal, so that a lookup in between does not find it.
+            self.host.grant_ended(id);
+        }
+        Ok(())
     }
 
     /// Returns the grants of `owner`, or of all owners, that have not ended.
@@ -125,7 +138,7 @@ impl Grants {
         let too_many = count + 1 - MAX_OF_ONE;
         let is_old = |(at, (_, grant)): &(usize, &(String, Grant))| *at < too_many || grant.is_over(now);
         for (_, (id, _)) in own.iter().enumerate().filter(is_old) {
-            self.records.remove(id).await?;
+            self.end(id).await?;
         }
         Ok(())
     }
@@ -140,7 +153,7 @@ impl Grants {
         let ended = self.records.list("").await?.into_iter().filter(|(_, grant)| grant.is_over(now));
         let mut count = 0;
         for (id, _) in ended {
-            self.records.remove(&id).await?;
+            self.end(&id).await?;
             count += 1;
         }
         if count > 0 { Ok(()) } else { Err(full()) }

@@ -18,4 +18,7 @@ pub trait Host: Send + Sync {
 
     /// Returns what `name` is.
     fn endpoint(&self, name: &str) -> Option<Endpoint>;
+
+    /// Ends what runs with tokens of the grant `id`, which has ended.
+    fn grant_ended(&self, id: &str);
 }

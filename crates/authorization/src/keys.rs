@@ -106,8 +106,23 @@ impl Keys {
         }
     }
 
+    /// Returns the key that verifies tokens with `kid`. It blocks on the vault if another process may have made it.
+    pub(crate) fn verifying(&self, kid: &str, now: u64) -> Option<DecodingKey> {
+        let current = self.current.load_full()?;
+        if let Some(key) = current.verifying.get(kid) {
+            return Some(key.clone());
+        }
+        if now < current.until {
+            return None;
+        }
+        let ring = KeyRing::of(&self.stored(&entry()).ok()??.signing, now).ok()?;
+        let key = ring.verifying.get(kid).cloned();
+        self.current.store(Some(Arc::new(ring)));
+        key
+    }
+
     async fn read(&self, now: u64) -> Result<Entries, KeyError> {
-        let entry = Entry { kind: EntryKind::Authorization, name: "keys".to_owned(), principal: None };
+        let entry = entry();
         if self.stored(&entry)?.is_none_or(|entries| change(&entries.signing, now).is_some()) {
             self.vault.update(&entry, move |before| changed(before, now)).await?;
         }
@@ -120,6 +135,11 @@ impl Keys {
         let Some(value) = self.vault.get(entry)? else { return Ok(None) };
         serde_json::from_slice(&value).map(Some).map_err(|_| KeyError::Form)
     }
+}
+
+/// The name of the entry.
+fn entry() -> Entry {
+    Entry { kind: EntryKind::Authorization, name: "keys".to_owned(), principal: None }
 }
 
 impl KeyRing {
@@ -254,7 +274,7 @@ mod tests {
             let vault = vault(&folder);
             (folder, vault)
         };
-        let entry = Entry { kind: EntryKind::Authorization, name: "keys".to_owned(), principal: None };
+        let entry = entry();
         vault.put(&entry, b"{\"version\": 2}").await.expect("a write");
         assert!(matches!(Keys::open(Arc::clone(&vault), 0).await.err(), Some(KeyError::Form)));
         assert_eq!(vault.get(&entry).expect("a read").expect("a value").as_slice(), b"{\"version\": 2}");

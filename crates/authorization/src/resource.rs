@@ -75,6 +75,8 @@ mod tests {
                 _ => None,
             }
         }
+
+        fn grant_ended(&self, _: &str) {}
     }
 
     #[test]

@@ -12,9 +12,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use auth::Principal;
 use auth::vault::Vault;
+use auth::{Principal, TokenIssuer};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use json::Raw;
+use jsonwebtoken::DecodingKey;
 use net::http::Network;
 use runtime::shutdown::Shutdown;
 use secrecy::{ExposeSecret, SecretString};
@@ -117,7 +120,7 @@ impl AuthorizationServer {
             token_endpoint: format!("{}{TOKEN}", config.issuer),
             keys,
             clients: Clients::new(std::mem::take(&mut config.clients), registrations, fetcher),
-            grants: Grants::new(&store, &record_key),
+            grants: Grants::new(&store, &record_key, &host),
             host,
             config,
         })
@@ -147,10 +150,7 @@ impl AuthorizationServer {
         let issuer = &self.config.issuer;
         let request = AuthorizationRequest::read(&fields, &client, issuer, &*self.host)?;
         let access = self.access(owner, &request)?;
-        let remembered = match request.asks_again {
-            true => Ok(false),
-            false => self.is_remembered(owner, &request, &access, now).await,
-        };
+        let remembered = self.is_remembered(owner, &request, &access, now).await;
         Ok(Consent {
             client_name: request.client_name.clone(),
             client_host: is_document_id(id).then(|| host_of(id)).flatten(),
@@ -388,7 +388,7 @@ impl AuthorizationServer {
         access.ok_or_else(|| request.refused(refused(), &self.config.issuer))
     }
 
-    /// Whether `owner` has a grant that covers `request`. An answer that a program on the machine receives is never
+    /// Whether `owner` has a grant that covers `request`, and the client does not want another question. An answer that a program on the machine receives is never
     /// remembered: any program could ask for it (RFC 8252, section 8.6).
     async fn is_remembered(
         &self,
@@ -397,7 +397,7 @@ impl AuthorizationServer {
         access: &Access,
         now: u64,
     ) -> Result<bool, StoreError> {
-        if !matches!(request.receiver, Receiver::Site(_)) {
+        if request.asks_again || !matches!(request.receiver, Receiver::Site(_)) {
             return Ok(false);
         }
         let grants = self.grants.list(Some(owner.id()), now).await?;
@@ -423,6 +423,24 @@ impl AuthorizationServer {
     }
 }
 
+impl TokenIssuer for AuthorizationServer {
+    fn issuer(&self) -> &str {
+        &self.config.issuer
+    }
+
+    fn key(&self, kid: &str) -> Option<DecodingKey> {
+        self.keys.verifying(kid, seconds(SystemTime::now()))
+    }
+
+    fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>> {
+        async move {
+            let exists = self.grants.exists(id, seconds(SystemTime::now())).await;
+            exists.inspect_err(|error| tracing::error!(%error, "tokens cannot be checked")).ok()
+        }
+        .boxed()
+    }
+}
+
 fn host_of(id: &str) -> Option<String> {
     url::Url::parse(id).ok()?.host_str().map(str::to_owned)
 }
@@ -434,3 +452,7 @@ mod tests;
 #[cfg(test)]
 #[path = "document_flow_tests.rs"]
 mod document_flow_tests;
+
+#[cfg(test)]
+#[path = "token_check_tests.rs"]
+mod token_check_tests;

@@ -18,10 +18,10 @@ use crate::client::{ClientAuthentication, ClientMetadata, ClientSource};
 use crate::fixture::{Gateway, ISSUER, Site, VERIFIER, form, parameter, query, raw, redirected};
 use crate::redirect_uri::RedirectUri;
 
-const CALLBACK: &str = "https://claude.ai/api/mcp/auth_callback";
+pub(super) const CALLBACK: &str = "https://claude.ai/api/mcp/auth_callback";
 
 /// The form that redeems `code`, with `more` in the place of its own fields.
-fn code_form(client: &str, code: &str, more: &[(&str, &str)]) -> String {
+pub(super) fn code_form(client: &str, code: &str, more: &[(&str, &str)]) -> String {
     let own = [
         ("grant_type", "authorization_code"),
         ("client_id", client),
@@ -34,17 +34,17 @@ fn code_form(client: &str, code: &str, more: &[(&str, &str)]) -> String {
     form(&own.chain(more.iter().copied()).collect::<Vec<_>>())
 }
 
-fn refresh_form(client: &str, token: &TokenResponse) -> String {
+pub(super) fn refresh_form(client: &str, token: &TokenResponse) -> String {
     let token = token.refresh_token.as_ref().expect("a refresh token").expose_secret();
     form(&[("grant_type", "refresh_token"), ("client_id", client), ("refresh_token", token)])
 }
 
-async fn token(site: &Site, form: &str) -> Result<TokenResponse, Error> {
+pub(super) async fn token(site: &Site, form: &str) -> Result<TokenResponse, Error> {
     site.server.token(form.as_bytes(), site.now).await
 }
 
 /// A person with a client and its first tokens.
-async fn logged_in() -> (Site, Principal, String, TokenResponse) {
+pub(super) async fn logged_in() -> (Site, Principal, String, TokenResponse) {
     let site = Site::new(Vec::new()).await;
     let (person, client) = (site.person("key:ann", Role::Caller), site.register(CALLBACK).await);
     let code = site.log_in(&person, &client, CALLBACK).await;
@@ -82,7 +82,7 @@ async fn authenticator(site: &Site, audience: &str) -> (Authenticator, tempfile:
     (Authenticator::new(&auth::Config::Jwt(Box::new(config))).expect("keys"), folder)
 }
 
-fn bearer(tokens: &TokenResponse) -> HeaderMap {
+pub(super) fn bearer(tokens: &TokenResponse) -> HeaderMap {
     let value = format!("Bearer {}", tokens.access_token.expose_secret());
     HeaderMap::from_iter([(http::header::AUTHORIZATION, value.parse().expect("a header"))])
 }
