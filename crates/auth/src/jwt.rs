@@ -29,7 +29,7 @@ use crate::token_cache::{CachedTokens, Now, TokenDigest};
 use json::Raw;
 
 /// Limit of the length of a token. Common issuers stay below 4 KiB.
-const MAX_TOKEN_BYTES: usize = 8 * 1024;
+pub(super) const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The longest subject, in bytes: it is a key of maps and is logged.
 const MAX_SUBJECT_BYTES: usize = 256;
 /// Header members that change the meaning of a token. Switchyard supports none of them.
@@ -353,7 +353,7 @@ fn strict_object(json: &[u8]) -> Result<Raw, Reason> {
     if raw.is_object() && raw.duplicate_key().is_none() { Ok(raw) } else { Err(Reason::Malformed) }
 }
 
-const fn reason_of(kind: &ErrorKind) -> Reason {
+pub(super) const fn reason_of(kind: &ErrorKind) -> Reason {
     match kind {
         ErrorKind::InvalidSignature => Reason::Signature,
         ErrorKind::ExpiredSignature => Reason::Expired,

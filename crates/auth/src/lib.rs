@@ -21,6 +21,7 @@ mod key_file_task;
 mod key_set;
 mod key_set_fetch;
 mod key_set_task;
+mod own_tokens;
 mod password_check;
 mod password_hash;
 mod principal;
@@ -50,6 +51,7 @@ pub use config::{ApiKeyList, Config};
 pub use introspection::Introspection;
 pub use jwt::TokenSource;
 pub use key_file::{KeyFile, StoredKey};
+pub use own_tokens::TokenIssuer;
 pub use principal::{Action, Principal, Role};
 pub use role_words::{RoleWords, ViewWords};
 pub use seal::{Sealer, read_seal_keys};
@@ -181,6 +183,8 @@ pub struct Authenticator {
     replacing: Mutex<()>,
     /// Changes whenever the keys are replaced.
     renewed: watch::Sender<()>,
+    /// Tokens of the authorization server of this gateway, which no reload of the keys replaces.
+    own: ArcSwapOption<own_tokens::OwnTokens>,
     /// One for all keys of the process, so that a reload does not double the cost that wrong keys can cause.
     checks: password_check::CheckQueue,
 }
@@ -311,7 +315,8 @@ impl Authenticator {
         let (renewed, _) = watch::channel(());
         let (mode, checks) = (ArcSwap::from_pointee(mode), password_check::CheckQueue::default());
         let followed = ArcSwapOption::from_pointee(followed);
-        Ok(Self { mode, followed, replacing: Mutex::new(()), renewed, checks })
+        let own = ArcSwapOption::empty();
+        Ok(Self { mode, followed, replacing: Mutex::new(()), renewed, own, checks })
     }
 
     /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
@@ -347,9 +352,26 @@ impl Authenticator {
         self.mode.load().tokens()?.roles.view_words()
     }
 
+    /// Accepts the tokens of `issuer`, the authorization server of this gateway, beside the other credentials.
+    pub fn accept_tokens_of(&self, issuer: Arc<dyn TokenIssuer>) {
+        self.own.store(Some(Arc::new(own_tokens::OwnTokens::new(issuer))));
+    }
+
+    /// Notifies the principals of the grant `id` of the authorization server, which has ended.
+    pub fn end_grant(&self, id: &str) {
+        if let Some(own) = &*self.own.load() {
+            own.end(id);
+        }
+    }
+
     /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        self.mode.load().authenticate(headers)
+        let own = self.own.load();
+        let judged = (*own).as_ref().and_then(|own| own.check(credential(headers, &[AUTHORIZATION]).ok()?));
+        // A request with two credentials is refused below.
+        judged
+            .filter(|_| !headers.contains_key(API_KEY_HEADER))
+            .unwrap_or_else(|| self.mode.load().authenticate(headers))
     }
 
     /// Returns the sender of `headers`. It also checks slow hashes, and waits for the keys of a login service.
@@ -361,6 +383,13 @@ impl Authenticator {
     }
 
     async fn check_with_renewals(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
+        if let Some(own) = self.own.load_full()
+            && let Ok(token) = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])
+            && !headers.contains_key(API_KEY_HEADER)
+            && let Some(judged) = own.check_grant(token).await
+        {
+            return judged;
+        }
         for _ in 0..MOST_RENEWALS {
             let mode = self.mode.load_full();
             let judged = mode.authenticate(headers);

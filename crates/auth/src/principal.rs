@@ -217,6 +217,8 @@ struct Identity {
     id: Arc<str>,
     role: Role,
     view: Option<Arc<str>>,
+    /// The path of the only endpoint that its credential is for.
+    endpoint: Option<Arc<str>>,
     revocation_state: RevocationState,
 }
 
@@ -236,7 +238,7 @@ impl Principal {
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
         let revocation_state = RevocationState::default();
-        Self(Arc::new(Identity { id: id.into(), role, view: None, revocation_state }))
+        Self(Arc::new(Identity { id: id.into(), role, view: None, endpoint: None, revocation_state }))
     }
 
     /// Returns this principal bound to `view`: its credential reaches what the view has, and nothing else. It operates
@@ -250,8 +252,24 @@ impl Principal {
             Role::Reader => Role::Reader,
             Role::Caller | Role::Superuser => Role::Caller,
         };
+        let (revocation_state, endpoint) = (self.revocation_state().clone(), self.0.endpoint.clone());
+        Self(Arc::new(Identity { id: Arc::clone(self.id()), role, view, endpoint, revocation_state }))
+    }
+
+    /// Returns this principal with a credential for the endpoint at the path `endpoint` only, such as `/mcp/NAME`.
+    #[must_use]
+    pub fn at_endpoint(&self, endpoint: Option<Arc<str>>) -> Self {
+        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
         let revocation_state = self.revocation_state().clone();
-        Self(Arc::new(Identity { id: Arc::clone(self.id()), role, view, revocation_state }))
+        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
+    }
+
+    /// Whether its credential is for requests to `path`. Clients of a server over HTTP+SSE post to a path of all servers,
+    /// where the session is the one of the server.
+    pub fn may_reach(&self, path: &str) -> bool {
+        self.0.endpoint.as_ref().is_none_or(|endpoint| {
+            path.trim_end_matches('/') == &**endpoint || endpoint.starts_with("/sse/") && path == "/messages"
+        })
     }
 
     /// The view that its credential is bound to.
@@ -262,7 +280,8 @@ impl Principal {
     /// Returns this principal with the revocation state `revocation_state`.
     pub(super) fn under(&self, revocation_state: RevocationState) -> Self {
         let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
-        Self(Arc::new(Identity { id, role: self.role(), view, revocation_state }))
+        let endpoint = self.0.endpoint.clone();
+        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
     }
 
     /// The holder of the API key `id`.

@@ -194,7 +194,7 @@ impl Guard {
             Identity::Credential => self.authenticator.authenticate(&parts.headers),
             Identity::Host => parts.extensions.get().cloned().ok_or(Denied::Missing),
         };
-        match judged {
+        match judged.and_then(|principal| at_its_endpoint(parts, principal)) {
             Ok(principal) if principal.is_anonymous() => self.ambient(parts, principal).map(Checked::Done),
             Ok(principal) => Ok(Checked::Done(Some(principal))),
             Err(Denied::Unchecked) => Ok(Checked::NeedsSlowHash),
@@ -249,7 +249,8 @@ impl Guard {
 
     /// Authenticates the head if its key needs a slow hash.
     async fn check_key(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
-        match self.authenticator.check(&parts.headers).await {
+        let judged = self.authenticator.check(&parts.headers).await;
+        match judged.and_then(|principal| at_its_endpoint(parts, principal)) {
             Err(_) if is_public(parts) => Ok(None),
             judged => judged.map(Some).map_err(Refusal::Denied),
         }
@@ -347,6 +348,12 @@ fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
         (None, Some(host)) if parts.version >= Version::HTTP_2 => Ok(host),
         (None, _) => Err(Refusal::HostCount),
     }
+}
+
+/// Refuses a principal whose credential is for another endpoint than the requested one.
+fn at_its_endpoint(parts: &request::Parts, principal: Principal) -> Result<Principal, Denied> {
+    let reaches = principal.may_reach(parts.uri.path());
+    if reaches { Ok(principal) } else { Err(Denied::Credential(Reason::Audience)) }
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

@@ -246,6 +246,24 @@ async fn route_without_authentication_ignores_a_bad_credential_and_uses_a_valid_
 }
 
 #[tokio::test]
+async fn credential_for_one_endpoint_is_refused_at_the_others() {
+    let guard = Guard::of_host(&Config::default()).expect("no key files");
+    let router = Router::new().route("/mcp", any(|| async {})).route("/mcp/files", any(|| async {}));
+    let door = HttpService::new(guard, router).into_router();
+    let bound = Principal::new("ann", Role::Caller).at_endpoint(Some("/mcp/files".into()));
+    for (path, expected) in [
+        ("/mcp/files", StatusCode::OK),
+        ("/mcp", StatusCode::UNAUTHORIZED),
+        ("/mcp/other", StatusCode::UNAUTHORIZED),
+        ("/api/v1/mcp/tools", StatusCode::UNAUTHORIZED),
+    ] {
+        let request = request("GET", path, &[("host", "localhost")]).extension(bound.clone());
+        let response = ask(&door, request.body(Body::empty()).expect("a request")).await;
+        assert_eq!(response.status(), expected, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_route_gets_principal_id_and_body() {
     let (config, key) = with_key();
     let headers = [("host", "localhost"), ("x-api-key", key.as_str()), ("x-request-id", "of-the-client")];

@@ -19,6 +19,8 @@ pub enum EntryKind {
     Issuer,
     /// A static secret: of all for `${secret:NAME}`, and of one principal for `${principal:NAME}`.
     Secret,
+    /// The keys of the authorization server of this gateway.
+    Authorization,
 }
 
 impl EntryKind {
@@ -29,6 +31,7 @@ impl EntryKind {
             Self::Client => "client",
             Self::Issuer => "issuer",
             Self::Secret => "secret",
+            Self::Authorization => "authorization",
         }
     }
 }

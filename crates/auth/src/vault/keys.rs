@@ -30,8 +30,8 @@ const MAX_KEY_FILE_BYTES: u64 = 1_024;
 /// Permissions of users other than the owner.
 const OTHERS: u32 = 0o077;
 
-/// The keys derived from one secret.
-pub(super) struct VaultKey {
+/// The keys derived from one secret: for the entries of a vault, and for records of a store beside it.
+pub struct VaultKey {
     sealing: LessSafeKey,
     /// Hides the names of entries.
     names: hmac::Key,
@@ -40,7 +40,10 @@ pub(super) struct VaultKey {
 
 impl VaultKey {
     /// Derives the keys from `secret`, which must be hard to guess.
-    pub(super) fn of(secret: &[u8]) -> Self {
+    ///
+    /// # Panics
+    /// Never: the derived key has the length of the algorithm.
+    pub fn of(secret: &[u8]) -> Self {
         let secret = Secret::new(LABEL, secret);
         let sealing = UnboundKey::new(&AES_256_GCM_SIV, &*secret.key(b"entry")).expect("a key has 32 bytes");
         Self {
@@ -56,12 +59,12 @@ impl VaultKey {
     }
 
     /// The text that replaces the name of an entry in the file.
-    pub(super) fn id(&self, name: &[u8]) -> String {
+    pub fn id(&self, name: &[u8]) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.names, name))
     }
 
     /// Seals `plain`, to be opened with equal `context` only.
-    pub(super) fn seal(&self, context: &[u8], plain: &[u8]) -> io::Result<String> {
+    pub fn seal(&self, context: &[u8], plain: &[u8]) -> io::Result<String> {
         let mut nonce = [0; NONCE_LEN];
         SysRng.try_fill_bytes(&mut nonce).map_err(io::Error::other)?;
         // With room for nonce and tag, so that no copy of the plain text stays behind.
@@ -76,7 +79,7 @@ impl VaultKey {
     }
 
     /// Opens what [`VaultKey::seal`] returned for an equal `context`.
-    pub(super) fn open(&self, context: &[u8], sealed: &str) -> Option<Zeroizing<Vec<u8>>> {
+    pub fn open(&self, context: &[u8], sealed: &str) -> Option<Zeroizing<Vec<u8>>> {
         let mut sealed = Zeroizing::new(URL_SAFE_NO_PAD.decode(sealed).ok()?);
         let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
         let nonce = Nonce::assume_unique_for_key(*nonce);

@@ -31,11 +31,11 @@ use secrecy::zeroize::Zeroizing;
 pub use config::Settings;
 pub use entry::{Entry, EntryKind, SECRET_NAME, is_secret_name};
 pub use error::Error;
+pub use keys::VaultKey;
 pub use lease::Lease;
 pub use shares::Share;
 
 use container::{Container, Lookup};
-use keys::VaultKey;
 
 /// Limit of entries.
 pub const MAX_ENTRIES: usize = 4_096;

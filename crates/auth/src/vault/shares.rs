@@ -57,12 +57,13 @@ impl Usage {
 }
 
 /// Returns the share that `entry` exceeds among all entries, of which it is one. `is_new` says that it was not there
-/// before. Static secrets of all and issuers have no share: the operator's file alone makes them, and bounds them.
+/// before. Static secrets of all, issuers and the keys of the authorization server have no share: the operator's file
+/// alone makes them, and bounds them.
 pub(super) fn exceeded(sizes: &[Size], entry: &Entry, is_new: bool) -> Option<Share> {
     if entry.is_secret_of_principal() {
         return exceeded_by_secret(sizes, entry, is_new);
     }
-    if matches!(entry.kind, EntryKind::Secret | EntryKind::Issuer) {
+    if matches!(entry.kind, EntryKind::Secret | EntryKind::Issuer | EntryKind::Authorization) {
         return None;
     }
     let is_login = |size: &&Size| size.entry.as_ref().is_some_and(|entry| entry.kind != EntryKind::Secret);
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(fill(&mut sizes, 100, of("one")), MAX_ENTRIES / 2);
         assert_eq!(fill(&mut sizes, 100, of("two")), MAX_ENTRIES / 4);
         assert_eq!(exceeded(&sizes, &of("one")(0), false), None, "a renewal");
-        for kind in [EntryKind::Secret, EntryKind::Issuer] {
+        for kind in [EntryKind::Secret, EntryKind::Issuer, EntryKind::Authorization] {
             let entry = Entry { kind, name: "one".to_owned(), principal: None };
             sizes.push(Size { entry: Some(entry.clone()), bytes: 100 });
             assert_eq!(exceeded(&sizes, &entry, true), None, "{kind:?}");

@@ -1,0 +1,219 @@
+//! Tokens of the authorization server of this gateway.
+//!
+//! Invariants: a token is accepted while its grant exists. If the grant ends in this process, its principals are
+//! notified at once; if another process ends it, its tokens are refused within a minute. The principal of a token is
+//! the one that agreed to the grant, and not another one of the same name. A token for one endpoint is accepted there only.
+//!
+//! Not here: how tokens come about (`authorization`), and the comparison of endpoint and path (`downstream`).
+//!
+//! Source: RFC 9068, section 4.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use lru::LruCache;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::jwt::MAX_TOKEN_BYTES;
+use super::principal::{Principal, Role};
+use super::revocation::RevocationState;
+use super::token_cache::{CachedTokens, Now, TokenDigest};
+use super::{Denied, Reason};
+
+/// Limit of grants whose state is known: as many as there may be.
+const MAX_GRANTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
+/// The time after which a grant is looked up again.
+const LOOKUP_AGAIN: Duration = Duration::from_mins(1);
+/// How often a lookup is repeated because grants ended meanwhile.
+const MAX_LOOKUPS: usize = 8;
+/// Seconds after which a request may be repeated if no grant can be looked up.
+const RETRY: u16 = 1;
+/// The media type of access tokens.
+const TYPE: &str = "at+jwt";
+/// The value of `view` in a token that is bound to none.
+const EVERYTHING: &str = "*";
+/// The paths of endpoints of the whole gateway.
+const WHOLE: [&str; 3] = ["", "/mcp", "/sse"];
+/// The scopes of the roles, the strongest first.
+const ROLES: [(&str, Role); 3] =
+    [("mcp:admin", Role::Superuser), ("mcp:call", Role::Caller), ("mcp:read", Role::Reader)];
+
+/// The authorization server of this gateway.
+pub trait TokenIssuer: Send + Sync {
+    /// The `iss` of its tokens: the public URL of the gateway, without a trailing slash.
+    fn issuer(&self) -> &str;
+
+    /// Returns the key that verifies tokens with `kid`, if it is one of its own. May block on a file.
+    fn key(&self, kid: &str) -> Option<DecodingKey>;
+
+    /// Whether the grant `id` exists; none if that cannot be known now.
+    fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>>;
+}
+
+/// Verifies these tokens.
+pub(super) struct OwnTokens {
+    issuer: Arc<dyn TokenIssuer>,
+    validation: Validation,
+    /// The tokens that passed every check.
+    known: CachedTokens,
+    grants: Mutex<SeenGrants>,
+}
+
+/// The grants that existed a moment ago.
+struct SeenGrants {
+    seen: LruCache<String, SeenGrant>,
+    /// How many grants have ended. A lookup that one of them overtook is repeated.
+    ended: u64,
+}
+
+/// One of them.
+struct SeenGrant {
+    revocation_state: RevocationState,
+    until: Instant,
+}
+
+#[derive(Deserialize)]
+struct OwnClaims {
+    sub: String,
+    aud: String,
+    exp: u64,
+    jti: String,
+    scope: String,
+    view: String,
+}
+
+impl OwnTokens {
+    pub(super) fn new(issuer: Arc<dyn TokenIssuer>) -> Self {
+        let mut validation = Validation::new(Algorithm::EdDSA);
+        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        validation.set_issuer(&[issuer.issuer()]);
+        validation.leeway = 0; // its own clock
+        validation.validate_aud = false; // compared below
+        let grants = Mutex::new(SeenGrants { seen: LruCache::new(MAX_GRANTS), ended: 0 });
+        Self { issuer, validation, known: CachedTokens::new(), grants }
+    }
+
+    /// Verifies `token`. `None` says that another issuer made it. [`Denied::Unchecked`] says that its grant has to be
+    /// looked up.
+    pub(super) fn check(&self, token: &str) -> Option<Result<Principal, Denied>> {
+        if !token.starts_with("ey") || token.len() > MAX_TOKEN_BYTES {
+            return None;
+        }
+        let (digest, now) = (TokenDigest::of(token), Now::read());
+        let principal = match self.known.find(&digest, now) {
+            Some(principal) => principal,
+            None => match self.verified(token)?.and_then(|claims| Ok((self.principal(&claims)?, claims.exp)))
+            {
+                Ok((principal, exp)) => {
+                    self.known.keep(digest, &principal, now, exp);
+                    principal
+                }
+                Err(denied) => return Some(Err(denied)),
+            },
+        };
+        Some(if principal.is_revoked() { Err(Denied::Credential(Reason::Revoked)) } else { Ok(principal) })
+    }
+
+    /// Verifies `token` like [`OwnTokens::check`], and looks its grant up.
+    pub(super) async fn check_grant(&self, token: &str) -> Option<Result<Principal, Denied>> {
+        match self.check(token)? {
+            Err(Denied::Unchecked) => {}
+            judged => return Some(judged),
+        }
+        let claims = match self.verified(token)? {
+            Ok(claims) => claims,
+            Err(denied) => return Some(Err(denied)),
+        };
+        let grant = claims.grant();
+        for _ in 0..MAX_LOOKUPS {
+            let ended = self.grants().ended;
+            match self.issuer.has_grant(grant).await {
+                Some(true) if self.seen(grant, ended) => return self.check(token),
+                // Another grant ended meanwhile, or this one.
+                Some(true) => {}
+                Some(false) => {
+                    self.end(grant);
+                    return Some(Err(Denied::Credential(Reason::Revoked)));
+                }
+                None => break,
+            }
+        }
+        Some(Err(Denied::KeysUnavailable { retry_after: RETRY }))
+    }
+
+    /// Notifies all principals of the grant `id`, which has ended.
+    pub(super) fn end(&self, id: &str) {
+        let mut grants = self.grants();
+        grants.ended += 1;
+        if let Some(seen) = grants.seen.pop(id) {
+            seen.revocation_state.end();
+        }
+    }
+
+    /// Records that the grant `id` exists. Returns false if a grant ended after `ended` of them had.
+    fn seen(&self, id: &str, ended: u64) -> bool {
+        let (mut grants, until) = (self.grants(), Instant::now() + LOOKUP_AGAIN);
+        if grants.ended != ended {
+            return false;
+        }
+        if let Some(seen) = grants.seen.get_mut(id) {
+            seen.until = until;
+            return true;
+        }
+        let seen = SeenGrant { revocation_state: RevocationState::default(), until };
+        if let Some((_, displaced)) = grants.seen.push(id.to_owned(), seen) {
+            // Its principals could not be notified later.
+            displaced.revocation_state.end();
+        }
+        true
+    }
+
+    fn grants(&self) -> MutexGuard<'_, SeenGrants> {
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn verified(&self, token: &str) -> Option<Result<OwnClaims, Denied>> {
+        let header = decode_header(token).ok()?;
+        let key = self.issuer.key(header.kid.as_deref()?)?;
+        if header.typ.as_deref() != Some(TYPE) || header.alg != Algorithm::EdDSA {
+            return Some(Err(Denied::Credential(Reason::Header)));
+        }
+        let decoded = decode::<OwnClaims>(token, &key, &self.validation);
+        let refused =
+            |error: jsonwebtoken::errors::Error| Denied::Credential(super::jwt::reason_of(error.kind()));
+        Some(decoded.map(|decoded| decoded.claims).map_err(refused))
+    }
+
+    fn principal(&self, claims: &OwnClaims) -> Result<Principal, Denied> {
+        let path = claims.aud.strip_prefix(self.issuer.issuer());
+        let path = path.ok_or(Denied::Credential(Reason::Audience))?;
+        let scopes: Vec<&str> = claims.scope.split(' ').collect();
+        let role = ROLES.iter().find(|(scope, _)| scopes.contains(scope)).ok_or(Denied::NoRole)?.1;
+        let view = (claims.view != EVERYTHING).then(|| claims.view.as_str().into());
+        let endpoint = (!WHOLE.contains(&path) && view.is_none()).then(|| path.into());
+        let state = {
+            let mut grants = self.grants();
+            let seen = grants.seen.get(claims.grant()).filter(|seen| Instant::now() < seen.until);
+            seen.ok_or(Denied::Unchecked)?.revocation_state.clone()
+        };
+        Ok(Principal::new(claims.sub.as_str(), role).bound_to(view).at_endpoint(endpoint).under(state))
+    }
+}
+
+impl OwnClaims {
+    /// The grant, which `jti` names before the number of the refresh.
+    fn grant(&self) -> &str {
+        self.jti.split('.').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for OwnTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnTokens({:?})", self.issuer.issuer())
+    }
+}

@@ -1,0 +1,203 @@
+//! The access of a token: a role, and the view that it is bound to. Scopes are how clients write it.
+//!
+//! Invariants: a broader scope implies the narrower ones. A token never allows more than its owner may do now. A scope
+//! that is not known here is ignored, as clients request scopes of other products too.
+//!
+//! Source: RFC 6749, section 3.3; RFC 8707, section 2; MCP 2026-07-28 `basic/authorization`, scope selection.
+
+use auth::{Principal, Role};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::{Code, Error};
+
+/// The scopes of the roles.
+const ROLES: [(&str, Role); 3] =
+    [("mcp:read", Role::Reader), ("mcp:call", Role::Caller), ("mcp:admin", Role::Superuser)];
+/// The beginning of the scope of a view.
+const VIEW: &str = "view:";
+/// The role of a request that names none.
+const DEFAULT: Role = Role::Caller;
+/// Limit of the length of a list of scopes in bytes.
+const MAX_BYTES: usize = 4_096;
+
+/// The scopes that name a role, for metadata.
+pub fn role_scopes() -> impl Iterator<Item = &'static str> {
+    ROLES.iter().map(|(scope, _)| *scope)
+}
+
+/// A role and a view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// The role.
+    #[serde(serialize_with = "write_role", deserialize_with = "read_role")]
+    pub role: Role,
+    /// The view that it is bound to; none for everything.
+    pub view: Option<String>,
+}
+
+/// The access that a client requests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RequestedAccess {
+    role: Option<String>,
+    view: Option<String>,
+}
+
+impl Access {
+    /// The access that `principal` has.
+    pub fn of(principal: &Principal) -> Self {
+        Self { role: principal.role(), view: principal.view().map(ToString::to_string) }
+    }
+
+    /// The scopes, those of a view last.
+    pub fn scope(&self) -> String {
+        let roles = ROLES.iter().filter(|(_, role)| *role <= self.role);
+        let mut scopes: Vec<String> = roles.map(|(scope, _)| (*scope).to_owned()).collect();
+        scopes.extend(self.view.iter().map(|view| format!("{VIEW}{view}")));
+        scopes.join(" ")
+    }
+
+    /// Returns the part of this access that an owner with `rights` has; none if the view is another.
+    pub(crate) fn within(&self, rights: &Self) -> Option<Self> {
+        let view = match (&self.view, &rights.view) {
+            (Some(own), Some(bound)) if own != bound => return None,
+            (own, bound) => own.clone().or_else(|| bound.clone()),
+        };
+        let role = self.role.min(rights.role);
+        Some(Self { role: bounded(role, view.as_deref()), view })
+    }
+}
+
+impl RequestedAccess {
+    /// Reads the parameter `scope`.
+    pub(crate) fn parse(scope: Option<&str>) -> Result<Self, Error> {
+        let scope = scope.unwrap_or_default();
+        if scope.len() > MAX_BYTES {
+            return Err(Error::new(Code::InvalidScope, "`scope` is longer than 4096 bytes"));
+        }
+        let mut requested = Self::default();
+        for word in scope.split(' ') {
+            if let Some(view) = word.strip_prefix(VIEW) {
+                if requested.view.as_deref().is_some_and(|other| other != view) {
+                    let reason = "`scope` names two views, and a token is bound to one";
+                    return Err(Error::new(Code::InvalidScope, reason));
+                }
+                requested.view = Some(view.to_owned());
+            } else if let Some((_, role)) = ROLES.iter().find(|(known, _)| *known == word) {
+                let stronger = requested.role().is_none_or(|other| other < *role);
+                requested.role = if stronger { Some(role.as_str().to_owned()) } else { requested.role };
+            }
+        }
+        Ok(requested)
+    }
+
+    fn role(&self) -> Option<Role> {
+        self.role.as_deref().and_then(Role::from_name)
+    }
+
+    /// Returns this request for the view that `resource` belongs to.
+    pub(crate) fn in_view(self, view: Option<&str>) -> Result<Self, Error> {
+        match (&self.view, view) {
+            (Some(own), Some(other)) if own != other => {
+                Err(Error::new(Code::InvalidScope, "`scope` names another view than `resource`"))
+            }
+            (None, Some(view)) => Ok(Self { view: Some(view.to_owned()), ..self }),
+            _ => Ok(self),
+        }
+    }
+
+    /// The view that is requested.
+    pub(crate) fn view(&self) -> Option<&str> {
+        self.view.as_deref()
+    }
+
+    /// Returns the part of the request that an owner with `rights` may grant.
+    pub(crate) fn granted(&self, rights: &Access) -> Option<Access> {
+        Access { role: self.role().unwrap_or(DEFAULT), view: self.view.clone() }.within(rights)
+    }
+
+    /// Returns the part of `granted` that a later request names. It must not name more.
+    pub(crate) fn narrowed(&self, granted: &Access) -> Result<Access, Error> {
+        let more = || Error::new(Code::InvalidScope, "`scope` has more than what was granted");
+        let role = self.role().unwrap_or(granted.role);
+        let is_more = role > granted.role
+            || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
+        if is_more {
+            return Err(more());
+        }
+        let view = self.view.clone().or_else(|| granted.view.clone());
+        Ok(Access { role: bounded(role, view.as_deref()), view })
+    }
+}
+
+/// A token that is bound to a view operates nothing, as its principal does not either.
+fn bounded(role: Role, view: Option<&str>) -> Role {
+    if view.is_some() && role == Role::Superuser { Role::Caller } else { role }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it with a reference to the field
+fn write_role<S: Serializer>(role: &Role, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(role.as_str())
+}
+
+fn read_role<'de, D: Deserializer<'de>>(from: D) -> Result<Role, D::Error> {
+    let name = String::deserialize(from)?;
+    Role::from_name(&name).ok_or_else(|| serde::de::Error::custom("no role has this name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(role: Role, view: Option<&str>) -> Access {
+        Access { role, view: view.map(str::to_owned) }
+    }
+
+    #[test]
+    fn grant_has_what_is_requested_and_no_more_than_its_owner_has() {
+        use Role::{Caller, Reader, Superuser};
+        for (scope, rights, expected) in [
+            ("", access(Superuser, None), Some(access(Caller, None))),
+            ("openid offline_access claudeai", access(Superuser, None), Some(access(Caller, None))),
+            ("mcp:read", access(Superuser, None), Some(access(Reader, None))),
+            ("mcp:read mcp:call", access(Caller, None), Some(access(Caller, None))),
+            ("mcp:admin", access(Superuser, None), Some(access(Superuser, None))),
+            ("mcp:admin", access(Reader, None), Some(access(Reader, None))),
+            ("mcp:call view:help", access(Superuser, None), Some(access(Caller, Some("help")))),
+            ("mcp:admin view:help", access(Superuser, None), Some(access(Caller, Some("help")))),
+            ("mcp:call", access(Caller, Some("help")), Some(access(Caller, Some("help")))),
+            ("view:help view:help", access(Caller, Some("help")), Some(access(Caller, Some("help")))),
+            ("view:other", access(Caller, Some("help")), None),
+        ] {
+            let requested = RequestedAccess::parse(Some(scope)).expect("scopes");
+            assert_eq!(requested.granted(&rights), expected, "{scope} {rights:?}");
+        }
+        assert_eq!(RequestedAccess::parse(Some("view:a view:b")).expect_err("two").code, Code::InvalidScope);
+        let long = "a ".repeat(MAX_BYTES);
+        assert_eq!(RequestedAccess::parse(Some(&long)).expect_err("long").code, Code::InvalidScope);
+    }
+
+    #[test]
+    fn refresh_may_narrow_a_grant_and_never_widen_it() {
+        use Role::{Caller, Reader};
+        for (scope, expected) in [
+            (None, Some(access(Caller, None))),
+            (Some("mcp:read"), Some(access(Reader, None))),
+            (Some("mcp:call view:help"), Some(access(Caller, Some("help")))),
+            (Some("mcp:admin"), None),
+        ] {
+            let narrowed = RequestedAccess::parse(scope).expect("scopes").narrowed(&access(Caller, None));
+            assert_eq!(narrowed.ok(), expected, "{scope:?}");
+        }
+        let bound = access(Caller, Some("help"));
+        let narrowed = |scope| RequestedAccess::parse(Some(scope)).expect("scopes").narrowed(&bound);
+        assert_eq!(narrowed("mcp:read"), Ok(access(Reader, Some("help"))));
+        assert_eq!(narrowed("view:other").expect_err("another view").code, Code::InvalidScope);
+    }
+
+    #[test]
+    fn scopes_of_a_role_include_those_of_weaker_ones() {
+        assert_eq!(access(Role::Reader, None).scope(), "mcp:read");
+        assert_eq!(access(Role::Caller, Some("help")).scope(), "mcp:read mcp:call view:help");
+        assert_eq!(access(Role::Superuser, None).scope(), "mcp:read mcp:call mcp:admin");
+    }
+}

@@ -1,0 +1,180 @@
+//! Clients whose id is the URL of a document with their metadata.
+//!
+//! Invariants: a URL is fetched only in the form that its parser prints, so the id that people see is the place that is
+//! contacted. A document belongs to the id that names it. A document that is not valid, and a failure, are not cached.
+//! The cache has a limit, and the document that was not used for longest makes room.
+//!
+//! Source: draft-ietf-oauth-client-id-metadata-document-02, sections 3 to 5; MCP 2026-07-28
+//! `basic/authorization/client-registration`.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::CACHE_CONTROL;
+use lru::LruCache;
+use tokio::time::Instant;
+use url::{Host, Url};
+
+use crate::client::{Client, ClientMetadata, ClientSource};
+use crate::error::{Code, Error};
+use crate::fetch::{FetchError, Fetcher};
+
+/// Limit of cached documents.
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+/// Limit of the length of an id in bytes.
+const MAX_ID: usize = 1_024;
+/// The shortest time for which a document is cached, whatever its host wants.
+const SHORTEST: Duration = Duration::from_mins(1);
+/// The longest one.
+const LONGEST: Duration = Duration::from_hours(24);
+/// The time for which a document is cached if its host says nothing.
+const USUAL: Duration = Duration::from_hours(1);
+/// Seconds after which a client may try again if its host cannot be reached.
+const RETRY: u16 = 30;
+
+/// The documents of clients.
+pub(crate) struct Documents {
+    cached: Mutex<LruCache<String, Cached>>,
+}
+
+struct Cached {
+    client: Arc<Client>,
+    until: Instant,
+}
+
+impl Documents {
+    pub(crate) fn new() -> Self {
+        Self { cached: Mutex::new(LruCache::new(MAX_CACHED)) }
+    }
+
+    /// Returns the client with the id `id`, for `owner`.
+    pub(crate) async fn find(&self, id: &str, owner: &str, fetcher: &Fetcher) -> Result<Arc<Client>, Error> {
+        let url = parse_id(id).map_err(|reason| Error::new(Code::InvalidClient, reason))?;
+        if let Some(client) = self.cached(id) {
+            return Ok(client);
+        }
+        let (json, headers) = fetcher.fetch(&url, owner).await.map_err(|error| match error {
+            FetchError::Refused(reason) => Error::new(Code::InvalidClient, reason),
+            FetchError::Unreachable => {
+                Error::later("the host of the client's document cannot be reached", RETRY)
+            }
+        })?;
+        let metadata = ClientMetadata::of_document(&json, id)?;
+        let client = Arc::new(Client { id: id.to_owned(), source: ClientSource::Document, metadata });
+        let cached = Cached { client: Arc::clone(&client), until: Instant::now() + lifetime(&headers) };
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner).put(id.to_owned(), cached);
+        Ok(client)
+    }
+
+    fn cached(&self, id: &str) -> Option<Arc<Client>> {
+        let mut all = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = all.get(id).filter(|cached| cached.until > Instant::now())?;
+        Some(Arc::clone(&cached.client))
+    }
+}
+
+/// Whether `id` is meant as the URL of a document.
+pub(crate) fn is_document_id(id: &str) -> bool {
+    id.contains("://")
+}
+
+/// Reads an id that is the URL of a document.
+fn parse_id(id: &str) -> Result<Url, &'static str> {
+    if id.len() > MAX_ID {
+        return Err("the id of the client is longer than 1024 bytes");
+    }
+    let url = Url::parse(id).map_err(|_| "the id of the client is not a URL")?;
+    // Other spellings of dots, hosts and ports would have been printed in another form.
+    if url.scheme() != "https" || url.as_str() != id {
+        return Err("the id of the client is not an https URL in its normal form");
+    }
+    if !matches!(url.host(), Some(Host::Domain(_))) {
+        return Err("the id of the client has an address in the place of a host name");
+    }
+    if url.path() == "/" || url.query().is_some() || url.fragment().is_some() {
+        return Err("the id of the client needs a path, and no query or fragment");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the id of the client has a user or a password");
+    }
+    Ok(url)
+}
+
+/// The time for which an answer with `headers` is cached.
+fn lifetime(headers: &HeaderMap) -> Duration {
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let directives: Vec<String> =
+        values.flat_map(|value| value.split(',')).map(|word| word.trim().to_ascii_lowercase()).collect();
+    if directives.iter().any(|word| word == "no-store" || word == "no-cache") {
+        return SHORTEST;
+    }
+    let age = directives.iter().find_map(|word| word.strip_prefix("max-age=")?.parse().ok());
+    age.map_or(USUAL, |seconds| Duration::from_secs(seconds).clamp(SHORTEST, LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_of_a_client_is_a_url_in_its_normal_form() {
+        for id in [
+            "https://claude.ai/oauth/claude-code-client-metadata",
+            "https://app.example/client.json",
+            "https://app.example:8443/a/b",
+            "https://app.example/a%20b",
+            "https://xn--bcher-kva.example/c",
+        ] {
+            assert!(parse_id(id).is_ok(), "{id}");
+        }
+        for id in [
+            "https://app.example",
+            "https://app.example/",
+            "http://app.example/client.json",
+            "HTTPS://app.example/client.json",
+            "https://APP.example/client.json",
+            "https://app.example:443/client.json",
+            "https://app.example/a/../client.json",
+            "https://app.example/./client.json",
+            "https://app.example/%2e%2e/client.json",
+            "https://app.example/client.json?x=1",
+            "https://app.example/client.json#x",
+            "https://user@app.example/client.json",
+            "https://user:pw@app.example/client.json",
+            "https://app.example\\client.json",
+            "https://b\u{fc}cher.example/c",
+            "https://app.example/\u{e9}",
+            "https://app.example/ ",
+            " https://app.example/c",
+            "https://127.0.0.1/client.json",
+            "https://[::1]/client.json",
+            "https://2130706433/client.json",
+            "file:///etc/passwd",
+            "ftp://app.example/c",
+        ] {
+            assert!(parse_id(id).is_err(), "{id:?}");
+        }
+        assert!(parse_id(&format!("https://app.example/{}", "a".repeat(MAX_ID))).is_err());
+    }
+
+    #[test]
+    fn host_decides_within_limits_how_long_its_document_is_cached() {
+        for (value, expected) in [
+            (None, USUAL),
+            (Some("public"), USUAL),
+            (Some("max-age=600"), Duration::from_mins(10)),
+            (Some("public, Max-Age=600"), Duration::from_mins(10)),
+            (Some("max-age=0"), SHORTEST),
+            (Some("no-store"), SHORTEST),
+            (Some("max-age=600, no-cache"), SHORTEST),
+            (Some("max-age=99999999999"), LONGEST),
+            (Some("max-age=x"), USUAL),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.extend(value.map(|value| (CACHE_CONTROL, value.parse().expect("a header"))));
+            assert_eq!(lifetime(&headers), expected, "{value:?}");
+        }
+    }
+}

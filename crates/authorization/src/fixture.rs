@@ -1,0 +1,255 @@
+//! A server for tests, with a store in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use auth::vault::{Vault, VaultConfig};
+use auth::{Authenticator, Principal, Role};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use json::Raw;
+use net::http::Network;
+use runtime::shutdown::Shutdown;
+
+use crate::{
+    Access, AuthorizationError, AuthorizationServer, Client, Config, Endpoint, Host, Parts, Store,
+    StoreError, Table,
+};
+
+/// The issuer.
+pub(crate) const ISSUER: &str = "https://gw.example";
+/// The secret of the codes of all tests.
+pub(crate) const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters";
+
+/// Records in memory.
+#[derive(Default)]
+pub(crate) struct MemoryStore {
+    records: Mutex<BTreeMap<(Table, String), Vec<u8>>>,
+    fails: AtomicBool,
+}
+
+impl MemoryStore {
+    /// Makes the store fail, or work again.
+    pub(crate) fn set_fails(&self, fails: bool) {
+        self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut BTreeMap<(Table, String), Vec<u8>>) -> T,
+    ) -> Result<T, StoreError> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(StoreError { action: "read", source: io::Error::other("the test makes it fail") });
+        }
+        Ok(work(&mut self.records.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Store for MemoryStore {
+    fn get<'a>(&'a self, table: Table, id: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
+        async move {
+            // As slow as another thread, so that requests overlap.
+            tokio::task::yield_now().await;
+            self.with(|records| records.get(&(table, id.to_owned())).cloned())
+        }
+        .boxed()
+    }
+
+    fn swap<'a>(
+        &'a self,
+        table: Table,
+        id: &'a str,
+        before: Option<&'a [u8]>,
+        after: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        async move {
+            self.with(|records| {
+                let place = (table, id.to_owned());
+                if records.get(&place).map(Vec::as_slice) != before {
+                    return false;
+                }
+                match after {
+                    Some(after) => _ = records.insert(place, after.to_vec()),
+                    None => _ = records.remove(&place),
+                }
+                true
+            })
+        }
+        .boxed()
+    }
+
+    fn ids<'a>(&'a self, table: Table, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        async move {
+            self.with(|records| {
+                let of_table = records.keys().filter(|(other, id)| *other == table && id.starts_with(prefix));
+                of_table.map(|(_, id)| id.clone()).collect()
+            })
+        }
+        .boxed()
+    }
+}
+
+/// A gateway whose people and endpoints a test chooses.
+#[derive(Default)]
+pub(crate) struct Gateway {
+    pub(crate) people: Mutex<HashMap<String, Access>>,
+    /// The check of requests, which hears of ended grants.
+    pub(crate) requests: OnceLock<Arc<Authenticator>>,
+}
+
+impl Host for Gateway {
+    fn rights(&self, owner: &str) -> Option<Access> {
+        self.people.lock().unwrap_or_else(PoisonError::into_inner).get(owner).cloned()
+    }
+
+    fn endpoint(&self, name: &str) -> Option<Endpoint> {
+        match name {
+            "files" => Some(Endpoint::Server),
+            "help" => Some(Endpoint::View),
+            _ => None,
+        }
+    }
+
+    fn grant_ended(&self, id: &str) {
+        if let Some(requests) = self.requests.get() {
+            requests.end_grant(id);
+        }
+    }
+}
+
+/// A server with its parts.
+pub(crate) struct Site {
+    pub(crate) server: Arc<AuthorizationServer>,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) now: SystemTime,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) async fn new(clients: Vec<Client>) -> Self {
+        Self::reaching(clients, Network::default(), Vec::new()).await
+    }
+
+    /// A server that reaches documents by `network`, and trusts the hosts of `trusted_hosts`.
+    pub(crate) async fn reaching(clients: Vec<Client>, network: Network, trusted_hosts: Vec<String>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+        let (store, gateway) = (Arc::new(MemoryStore::default()), Arc::new(Gateway::default()));
+        let parts =
+            Parts { vault, store: store.clone(), host: gateway.clone(), network, shutdown: Shutdown::new() };
+        let (issuer, now) = (ISSUER.to_owned(), SystemTime::now());
+        let config = Config { issuer, registers: true, clients, trusted_hosts };
+        let server = Arc::new(AuthorizationServer::open(config, parts, now).await.expect("keys"));
+        Self { server, store, gateway, now, folder }
+    }
+
+    /// Makes time pass.
+    pub(crate) fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    /// The check of requests of the gateway, which accepts tokens of the server and no other credential.
+    pub(crate) fn requests(&self) -> Arc<Authenticator> {
+        let requests = Arc::new(Authenticator::new(&auth::Config::Certificate).expect("no files"));
+        requests.accept_tokens_of(self.server.clone());
+        assert!(self.gateway.requests.set(Arc::clone(&requests)).is_ok());
+        requests
+    }
+
+    /// A person who may do what `role` may.
+    pub(crate) fn person(&self, name: &str, role: Role) -> Principal {
+        let principal = Principal::new(name.to_owned(), role);
+        let mut people = self.gateway.people.lock().unwrap_or_else(PoisonError::into_inner);
+        people.insert(name.to_owned(), Access::of(&principal));
+        principal
+    }
+
+    /// Registers a client with `redirect_uri`, and returns its id.
+    pub(crate) async fn register(&self, redirect_uri: &str) -> String {
+        let request = raw(&format!(r#"{{"redirect_uris": ["{redirect_uri}"], "client_name": "App"}}"#));
+        let answer = self.server.register(&request, self.now).await.expect("a client");
+        answer["client_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Logs `person` in at `client`, and returns the code.
+    pub(crate) async fn log_in(&self, person: &Principal, client: &str, redirect_uri: &str) -> String {
+        let query = query(client, redirect_uri, &[]);
+        let consent = self.server.authorize(person, &query, self.now).await.expect("a consent");
+        let location = self.server.approve(person, &consent.request, self.now).await.expect("a code");
+        parameter(&location, "code").expect("a code")
+    }
+}
+
+/// Opens a server with the vault in `folder`, as another process would.
+pub(crate) async fn open(
+    folder: &Path,
+    store: Arc<dyn Store>,
+    host: Arc<Gateway>,
+    now: SystemTime,
+) -> AuthorizationServer {
+    let vault = Vault::new(VaultConfig { path: folder.join("vault.json"), keys: Vec::new() });
+    let parts = Parts { vault, store, host, network: Network::default(), shutdown: Shutdown::new() };
+    let issuer = ISSUER.to_owned();
+    let config = Config { issuer, registers: true, clients: Vec::new(), trusted_hosts: Vec::new() };
+    AuthorizationServer::open(config, parts, now).await.expect("keys")
+}
+
+/// The query of a valid authorization request, with `more` in the place of its own fields.
+pub(crate) fn query(client: &str, redirect_uri: &str, more: &[(&str, &str)]) -> String {
+    let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, VERIFIER.as_bytes()));
+    let own = [
+        ("response_type", "code"),
+        ("client_id", client),
+        ("redirect_uri", redirect_uri),
+        ("state", "a state+&"),
+        ("code_challenge", &challenge),
+        ("code_challenge_method", "S256"),
+        ("resource", "https://gw.example/mcp"),
+        ("scope", "mcp:read mcp:call"),
+    ];
+    let own = own.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
+    form(&own.chain(more.iter().copied()).collect::<Vec<_>>())
+}
+
+/// A form or a query.
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
+}
+
+/// A parameter of a redirect.
+pub(crate) fn parameter(location: &str, name: &str) -> Option<String> {
+    let url = url::Url::parse(location).expect("a URL");
+    let mut found = url.query_pairs().filter(|(other, _)| other == name);
+    let value = found.next()?.1.into_owned();
+    assert!(found.next().is_none(), "{name} is there once");
+    Some(value)
+}
+
+/// The parameters of an answer with an error.
+pub(crate) fn redirected(error: AuthorizationError) -> (String, String, Option<String>) {
+    match error {
+        AuthorizationError::Redirected { location, .. } => {
+            let of = |name| parameter(&location, name);
+            assert_eq!(of("iss").as_deref(), Some(ISSUER));
+            (
+                of("error").expect("an error"),
+                location.split('?').next().unwrap_or_default().to_owned(),
+                of("state"),
+            )
+        }
+        AuthorizationError::Shown(error) => panic!("{error}"),
+    }
+}
+
+pub(crate) fn raw(text: &str) -> Raw {
+    Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON")
+}

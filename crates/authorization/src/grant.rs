@@ -1,0 +1,294 @@
+//! The access that one owner granted to one client: a machine of states, from a code to a family of refresh tokens.
+//!
+//! ```text
+//! Authorized ── code, verifier ──► Active 0 ── refresh token 0 ──► Active 1 ── refresh token 1 ──► …
+//!      any code or refresh token that was used before ──► the grant ends
+//! ```
+//!
+//! Invariants: a code works once, and each refresh token works once. A repeated use ends the grant, because one of two
+//! holders has stolen it. The exception is the last refresh token for ten seconds: its answer may have been lost, and a
+//! repetition gets the same answer. A token that was invented changes nothing.
+//!
+//! Codes and refresh tokens are authentication codes of their step under a secret of the grant. The grant is all that is
+//! stored for them, in one record, and the answer of a step can be computed again.
+//!
+//! Source: RFC 6749, sections 4.1.2 and 10.4; RFC 9700, sections 4.5 and 4.14.
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use rand::TryRng;
+use rand::rngs::SysRng;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Access;
+use crate::client::ClientSource;
+use crate::pkce::Challenge;
+
+/// The life of a code in seconds.
+const CODE_LIFETIME: u64 = 60;
+/// The life of an access token in seconds.
+pub(crate) const ACCESS_LIFETIME: u64 = 600;
+/// Seconds after a refresh in which its repetition gets the same answer.
+const GRACE: u64 = 10;
+/// Seconds after which a grant ends if its client does not refresh.
+const IDLE_LIFETIME: u64 = 90 * 24 * 3_600;
+/// Seconds after which the owner has to agree again.
+pub(crate) const LONGEST_LIFETIME: u64 = 365 * 24 * 3_600;
+
+/// Begins every code, so that it is recognized in a log or a repository.
+const CODE_PREFIX: &str = "swyc";
+/// Begins every refresh token.
+const REFRESH_PREFIX: &str = "swyr";
+
+/// The access that one owner granted to one client.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Grant {
+    /// The id of the principal.
+    pub(crate) owner: String,
+    /// The id of the client.
+    pub(crate) client: String,
+    /// Where the metadata of the client came from.
+    pub(crate) source: ClientSource,
+    /// The name of the client at that time.
+    pub(crate) client_name: Option<String>,
+    /// Where the code was sent.
+    pub(crate) redirect_uri: String,
+    /// The audience of its tokens.
+    pub(crate) resource: String,
+    /// The most that its tokens allow.
+    pub(crate) access: Access,
+    /// Whether the client gets refresh tokens.
+    pub(crate) refreshes: bool,
+    /// Whether the client has a key, and has to prove who it is.
+    pub(crate) authenticates: bool,
+    /// When the owner agreed.
+    pub(crate) made: u64,
+    secret: FamilySecret,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Stage {
+    /// The owner has agreed, and the code was not redeemed.
+    Authorized { challenge: Challenge },
+    /// The client has tokens. A `generation` is the number of refreshes, the last of which was at `since`.
+    Active { generation: u64, since: u64 },
+}
+
+/// The secret under which codes and refresh tokens are authenticated.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FamilySecret([u8; 32]);
+
+/// The result of a code or refresh token that a client sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is accepted, and the grant becomes this one.
+    Advance(Box<Grant>),
+    /// The answer was given a moment ago, and is repeated.
+    Repeat,
+    /// It is not accepted.
+    Refuse(&'static str),
+    /// It is not accepted, and the grant ends.
+    End(&'static str),
+}
+
+/// A code or refresh token as it was sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Presented {
+    kind: Kind,
+    /// The id of the grant.
+    pub(crate) grant: String,
+    generation: u64,
+    tag: [u8; 32],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Code,
+    Refresh,
+}
+
+impl Presented {
+    /// Reads a code. `None` for a text that no code can be.
+    pub(crate) fn code(text: &str) -> Option<Self> {
+        let (grant, tag) = text.strip_prefix(CODE_PREFIX)?.strip_prefix('_')?.split_once('_')?;
+        Some(Self { kind: Kind::Code, grant: grant.to_owned(), generation: 0, tag: read_tag(tag)? })
+    }
+
+    /// Reads a refresh token. `None` for a text that no refresh token can be.
+    pub(crate) fn refresh_token(text: &str) -> Option<Self> {
+        let (grant, rest) = text.strip_prefix(REFRESH_PREFIX)?.strip_prefix('_')?.split_once('_')?;
+        let (generation, tag) = rest.split_once('_')?;
+        let generation = generation.parse().ok()?;
+        Some(Self { kind: Kind::Refresh, grant: grant.to_owned(), generation, tag: read_tag(tag)? })
+    }
+}
+
+impl Grant {
+    /// A grant whose code waits for the client that knows the secret of `challenge`. The other fields come from `of`.
+    pub(crate) fn new(of: NewGrant, now: u64) -> Self {
+        Self {
+            owner: of.owner,
+            client: of.client,
+            source: of.source,
+            client_name: of.client_name,
+            redirect_uri: of.redirect_uri,
+            resource: of.resource,
+            access: of.access,
+            refreshes: of.refreshes,
+            authenticates: of.authenticates,
+            made: now,
+            secret: FamilySecret::random(),
+            stage: Stage::Authorized { challenge: of.challenge },
+        }
+    }
+
+    /// The code of the grant `id`.
+    pub(crate) fn code(&self, id: &str) -> String {
+        format!("{CODE_PREFIX}_{id}_{}", hex::encode(self.tag(Kind::Code, 0)))
+    }
+
+    /// The refresh token of the present step, if the client gets one.
+    pub(crate) fn refresh_token(&self, id: &str) -> Option<SecretString> {
+        let Stage::Active { generation, .. } = self.stage else { return None };
+        let tag = hex::encode(self.tag(Kind::Refresh, generation));
+        self.refreshes.then(|| format!("{REFRESH_PREFIX}_{id}_{generation}_{tag}").into())
+    }
+
+    /// When the present step began, and its number. `None` before the code was redeemed.
+    pub(crate) const fn step(&self) -> Option<(u64, u64)> {
+        match self.stage {
+            Stage::Authorized { .. } => None,
+            Stage::Active { generation, since } => Some((generation, since)),
+        }
+    }
+
+    /// When a token was last given to the client, or the owner agreed.
+    pub(crate) const fn used(&self) -> u64 {
+        match self.stage {
+            Stage::Authorized { .. } => self.made,
+            Stage::Active { since, .. } => since,
+        }
+    }
+
+    /// Whether nobody can get or use a token of this grant any more.
+    pub(crate) const fn is_over(&self, now: u64) -> bool {
+        let lifetime = match self.stage {
+            Stage::Authorized { .. } => CODE_LIFETIME,
+            Stage::Active { .. } if self.refreshes => IDLE_LIFETIME,
+            Stage::Active { .. } => ACCESS_LIFETIME,
+        };
+        now.saturating_sub(self.used()) >= lifetime || now.saturating_sub(self.made) >= LONGEST_LIFETIME
+    }
+
+    /// Whether `presented` was made by this grant, at any time.
+    pub(crate) fn has_made(&self, presented: &Presented) -> bool {
+        let message = message(presented.kind, presented.generation);
+        hmac::verify(&self.secret.key(), &message, &presented.tag).is_ok()
+    }
+
+    /// Redeems the code `presented`, with the secret of its client.
+    pub(crate) fn redeem(&self, presented: &Presented, verifier: &str, now: u64) -> Step {
+        if presented.kind != Kind::Code || !self.has_made(presented) {
+            return Step::Refuse("the code is not known");
+        }
+        let Stage::Authorized { challenge } = &self.stage else {
+            return Step::End("the code was used before; every token of this login is revoked");
+        };
+        if self.is_over(now) {
+            return Step::End("the code has expired");
+        }
+        if !challenge.is_met_by(verifier) {
+            return Step::Refuse("`code_verifier` does not belong to the `code_challenge` of the code");
+        }
+        Step::Advance(self.at(Stage::Active { generation: 0, since: now }))
+    }
+
+    /// Redeems the refresh token `presented`.
+    pub(crate) fn refresh(&self, presented: &Presented, now: u64) -> Step {
+        let Stage::Active { generation, since } = self.stage else {
+            return Step::Refuse("the refresh token is not known");
+        };
+        if presented.kind != Kind::Refresh || !self.refreshes || !self.has_made(presented) {
+            return Step::Refuse("the refresh token is not known");
+        }
+        if self.is_over(now) {
+            return Step::End("the login has expired");
+        }
+        if presented.generation == generation {
+            let next = Stage::Active { generation: generation + 1, since: now };
+            return Step::Advance(self.at(next));
+        }
+        if presented.generation > generation {
+            // The store was restored from an older copy.
+            return Step::Refuse("the refresh token is not known");
+        }
+        if presented.generation + 1 == generation && now.saturating_sub(since) <= GRACE {
+            return Step::Repeat;
+        }
+        Step::End("the refresh token was used before; every token of this login is revoked")
+    }
+
+    fn at(&self, stage: Stage) -> Box<Self> {
+        Box::new(Self { stage, ..self.clone() })
+    }
+
+    fn tag(&self, kind: Kind, generation: u64) -> hmac::Tag {
+        hmac::sign(&self.secret.key(), &message(kind, generation))
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("owner", &self.owner)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The fields of a new grant.
+#[derive(Debug, Clone)]
+pub(crate) struct NewGrant {
+    pub(crate) owner: String,
+    pub(crate) client: String,
+    pub(crate) source: ClientSource,
+    pub(crate) client_name: Option<String>,
+    pub(crate) redirect_uri: String,
+    pub(crate) resource: String,
+    pub(crate) access: Access,
+    pub(crate) refreshes: bool,
+    pub(crate) authenticates: bool,
+    pub(crate) challenge: Challenge,
+}
+
+impl FamilySecret {
+    fn random() -> Self {
+        let mut secret = [0; 32];
+        SysRng.try_fill_bytes(&mut secret).expect("the system gives random bytes");
+        Self(secret)
+    }
+
+    fn key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &self.0)
+    }
+}
+
+/// The message that is authenticated.
+fn message(kind: Kind, generation: u64) -> Vec<u8> {
+    let label: &[u8] = match kind {
+        Kind::Code => b"code",
+        Kind::Refresh => b"refresh",
+    };
+    [label, &generation.to_be_bytes()].concat()
+}
+
+fn read_tag(text: &str) -> Option<[u8; 32]> {
+    hex::decode(text).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+#[path = "grant_tests.rs"]
+mod tests;

@@ -1,0 +1,190 @@
+//! The grants of all owners.
+//!
+//! Invariants: the id of a grant begins with a tag of its owner, so the grants of one owner are found without reading
+//! those of others. An owner has a limit of grants, and its least recently used one makes room. All owners together have
+//! a limit too, and then nobody gets another one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use auth::vault::VaultKey;
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use crate::access::Access;
+use crate::client::ClientSource;
+use crate::clock::moment;
+use crate::error::Error;
+use crate::grant::Grant;
+use crate::host::Host;
+use crate::rate::Rate;
+use crate::records::{Records, Stored};
+use crate::store::{Store, StoreError, Table};
+
+/// Limit of the grants of one owner.
+const MAX_OF_ONE: usize = 32;
+/// Limit of all grants.
+const MAX_GRANTS: usize = 10_000;
+/// The time between two searches for grants that have ended, each of which reads all of them.
+const SWEEP_PAUSE: Duration = Duration::from_mins(1);
+/// Bytes of the tag of an owner.
+const TAG_BYTES: usize = 10;
+
+/// A grant, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantSummary {
+    /// Its id.
+    pub id: String,
+    /// The id of the principal who agreed.
+    pub owner: String,
+    /// The id of the client.
+    pub client: String,
+    /// The name that the client chose for itself.
+    pub client_name: Option<String>,
+    /// Where the metadata of the client came from.
+    pub source: ClientSource,
+    /// The audience of its tokens.
+    pub resource: String,
+    /// The most that its tokens allow.
+    pub access: Access,
+    /// When the owner agreed.
+    pub made: SystemTime,
+    /// When the client last got a token.
+    pub used: SystemTime,
+}
+
+/// The grants in the store.
+pub(crate) struct Grants {
+    records: Records<Grant>,
+    key: Arc<VaultKey>,
+    host: Arc<dyn Host>,
+    sweeps: Rate,
+}
+
+impl Grants {
+    pub(crate) fn new(store: &Arc<dyn Store>, key: &Arc<VaultKey>, host: &Arc<dyn Host>) -> Self {
+        let records = Records::new(store, key, Table::Grants);
+        let (key, host, sweeps) = (Arc::clone(key), Arc::clone(host), Rate::new(1, SWEEP_PAUSE));
+        Self { records, key, host, sweeps }
+    }
+
+    /// Adds a grant, and returns its id.
+    pub(crate) async fn add(&self, grant: &Grant, now: u64) -> Result<String, Error> {
+        let prefix = self.prefix(&grant.owner);
+        self.make_room_for_owner(&prefix, now).await?;
+        self.make_room(now).await?;
+        let mut random = [0; 16];
+        SysRng.try_fill_bytes(&mut random).expect("the system gives random bytes");
+        let id = format!("{prefix}{}", hex::encode(random));
+        self.records.insert(&id, grant).await?;
+        Ok(id)
+    }
+
+    /// Returns the grant `id`.
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Stored<Grant>>, StoreError> {
+        if is_id(id) { self.records.get(id).await } else { Ok(None) }
+    }
+
+    /// Replaces `before`. Returns false if it was changed or ended meanwhile.
+    pub(crate) async fn advance(
+        &self,
+        id: &str,
+        before: &Stored<Grant>,
+        next: &Grant,
+    ) -> Result<bool, StoreError> {
+        self.records.replace(id, before, next).await
+    }
+
+    /// Whether the grant `id` exists.
+    pub(crate) async fn exists(&self, id: &str, now: u64) -> Result<bool, StoreError> {
+        Ok(self.find(id).await?.is_some_and(|found| !found.value.is_over(now)))
+    }
+
+    /// Ends the grant `id`. None of its tokens is accepted from now on.
+    pub(crate) async fn end(&self, id: &str) -> Result<(), StoreError> {
+        if is_id(id) {
+            self.records.remove(id).await?;
+            // After the removal, so that a lookup in between does not find it.
+            self.host.grant_ended(id);
+        }
+        Ok(())
+    }
+
+    /// Returns the grants of `owner`, or of all owners, that have not ended.
+    pub(crate) async fn list(
+        &self,
+        owner: Option<&str>,
+        now: u64,
+    ) -> Result<Vec<(String, Grant)>, StoreError> {
+        let prefix = owner.map(|owner| self.prefix(owner)).unwrap_or_default();
+        let mut all = self.records.list(&prefix).await?;
+        all.retain(|(_, grant)| !grant.is_over(now) && owner.is_none_or(|owner| grant.owner == owner));
+        Ok(all)
+    }
+
+    /// Returns the clients that have a grant.
+    pub(crate) async fn clients(&self, now: u64) -> Result<HashSet<String>, StoreError> {
+        Ok(self.list(None, now).await?.into_iter().map(|(_, grant)| grant.client).collect())
+    }
+
+    async fn make_room_for_owner(&self, prefix: &str, now: u64) -> Result<(), StoreError> {
+        let count = self.records.ids(prefix).await?.len();
+        if count < MAX_OF_ONE {
+            return Ok(());
+        }
+        let mut own = self.records.list(prefix).await?;
+        own.sort_by_key(|(_, grant)| (!grant.is_over(now), grant.used()));
+        let too_many = count + 1 - MAX_OF_ONE;
+        let is_old = |(at, (_, grant)): &(usize, &(String, Grant))| *at < too_many || grant.is_over(now);
+        for (_, (id, _)) in own.iter().enumerate().filter(is_old) {
+            self.end(id).await?;
+        }
+        Ok(())
+    }
+
+    async fn make_room(&self, now: u64) -> Result<(), Error> {
+        if self.records.ids("").await?.len() < MAX_GRANTS {
+            return Ok(());
+        }
+        let full =
+            || Error::later("there is no room for another login; an operator can remove grants", 3_600);
+        self.sweeps.take().map_err(|_| full())?;
+        let ended = self.records.list("").await?.into_iter().filter(|(_, grant)| grant.is_over(now));
+        let mut count = 0;
+        for (id, _) in ended {
+            self.end(&id).await?;
+            count += 1;
+        }
+        if count > 0 { Ok(()) } else { Err(full()) }
+    }
+
+    /// The beginning of the ids of the grants of `owner`, which does not tell who it is.
+    fn prefix(&self, owner: &str) -> String {
+        let name = format!("grants of {owner}");
+        format!("{}-", hex::encode(&self.key.id(name.as_bytes()).as_bytes()[..TAG_BYTES]))
+    }
+}
+
+impl GrantSummary {
+    pub(crate) fn of(id: String, grant: Grant) -> Self {
+        Self {
+            id,
+            made: moment(grant.made),
+            used: moment(grant.used()),
+            owner: grant.owner,
+            client: grant.client,
+            client_name: grant.client_name,
+            source: grant.source,
+            resource: grant.resource,
+            access: grant.access,
+        }
+    }
+}
+
+/// Whether `id` can be the id of a grant.
+fn is_id(id: &str) -> bool {
+    let is_part =
+        |part: &str, length| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    id.split_once('-').is_some_and(|(tag, random)| is_part(tag, 2 * TAG_BYTES) && is_part(random, 32))
+}

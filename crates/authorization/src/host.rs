@@ -1,0 +1,24 @@
+//! The gateway, as far as its authorization server asks it.
+
+use crate::access::Access;
+
+/// The kind of the last part of the path of an MCP endpoint, as in `/mcp/NAME`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// One server.
+    Server,
+    /// A view.
+    View,
+}
+
+/// The gateway, as far as the authorization server asks it. Answers come from memory.
+pub trait Host: Send + Sync {
+    /// Returns what `owner`, the id of a principal, may do now; none if its credential is gone.
+    fn rights(&self, owner: &str) -> Option<Access>;
+
+    /// Returns what `name` is.
+    fn endpoint(&self, name: &str) -> Option<Endpoint>;
+
+    /// Ends what runs with tokens of the grant `id`, which has ended.
+    fn grant_ended(&self, id: &str);
+}

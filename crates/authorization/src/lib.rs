@@ -1,0 +1,57 @@
+//! The authorization server of Switchyard: remote clients such as claude.ai get tokens for this gateway here.
+//!
+//! ```text
+//! client id ──► Client ── authorize ──► Consent ── approve ──► Grant: code ──► tokens, refreshed until it ends
+//! ```
+//!
+//! Invariants: a token is for one owner, one client and one endpoint of this gateway, and never allows more than its
+//! owner may do. The grant is the unit of what is stored, listed and revoked: one record, which one write changes.
+//! Nothing that a stranger sends makes this server contact another one. No text of an [`Error`] holds a secret.
+//!
+//! Not here: HTTP and pages (`downstream`), who is signed in, and the check of tokens in requests (`auth`).
+//!
+//! Source: MCP 2026-07-28 `basic/authorization`; RFC 6749, 7009, 7523, 7591, 7592, 7636, 8252, 8414, 8707, 9068, 9207,
+//! 9700; draft-ietf-oauth-client-id-metadata-document-02. Decision 10 has the reasons.
+
+mod access;
+mod access_token;
+mod authorization_request;
+mod client;
+mod client_assertion;
+mod client_document;
+mod clients;
+mod clock;
+mod error;
+mod fetch;
+mod fields;
+#[cfg(test)]
+mod fixture;
+mod folder_store;
+mod grant;
+mod grants;
+mod host;
+mod keys;
+mod metadata;
+mod pkce;
+mod rate;
+mod records;
+mod redirect_uri;
+mod registration;
+mod resource;
+mod server;
+mod store;
+mod token_request;
+
+pub use access::{Access, role_scopes};
+pub use authorization_request::{AuthorizationError, AuthorizationRequest};
+pub use client::{Client, ClientAuthentication, ClientMetadata, ClientSource};
+pub use error::{Code, Error};
+pub use folder_store::FolderStore;
+pub use grants::GrantSummary;
+pub use host::{Endpoint, Host};
+pub use keys::KeyError;
+pub use metadata::{AUTHORIZE, KEY_SET, REGISTER, REVOKE, TOKEN};
+pub use redirect_uri::{Receiver, RedirectUri};
+pub use server::{AuthorizationServer, Config, Consent, Parts};
+pub use store::{Store, StoreError, Table};
+pub use token_request::TokenResponse;

@@ -1,0 +1,109 @@
+//! Tokens in requests: the check of `auth` with this server as the issuer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::{Denied, Reason, Role};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use secrecy::ExposeSecret;
+
+use super::tests::{CALLBACK, bearer, code_form, logged_in, refresh_form, token};
+use crate::fixture::{Gateway, Site, parameter, query};
+
+#[tokio::test]
+async fn token_is_checked_as_its_owner_until_its_grant_ends() {
+    let (site, _, client, tokens) = logged_in().await;
+    let requests = site.requests();
+    let headers = bearer(&tokens);
+    assert_eq!(requests.authenticate(&headers), Err(Denied::Unchecked), "its grant is looked up first");
+    let sender = requests.check(&headers).await.expect("accepted");
+    assert_eq!((&**sender.id(), sender.role()), ("key:ann", Role::Caller));
+    assert_eq!(requests.authenticate(&headers), Ok(sender.clone()));
+    let next = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    assert!(requests.authenticate(&bearer(&next)).is_ok() && !sender.is_revoked(), "after a refresh too");
+    for grant in site.server.grants(None, site.now).await.expect("grants") {
+        site.server.end_grant(&grant.id).await.expect("ended");
+    }
+    assert!(sender.is_revoked());
+    for headers in [headers, bearer(&next)] {
+        assert!(requests.authenticate(&headers).is_err());
+        assert_eq!(requests.check(&headers).await, Err(Denied::Credential(Reason::Revoked)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_whose_grant_another_process_ended_is_refused_within_a_minute() {
+    let (site, _, _, tokens) = logged_in().await;
+    let other = Arc::new(Gateway::default());
+    let other = crate::fixture::open(site.folder.path(), site.store.clone(), other, site.now).await;
+    let (requests, headers) = (site.requests(), bearer(&tokens));
+    let sender = requests.check(&headers).await.expect("accepted");
+    for grant in other.grants(None, site.now).await.expect("grants") {
+        other.end_grant(&grant.id).await.expect("ended");
+    }
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert_eq!(requests.authenticate(&headers), Err(Denied::Unchecked));
+    assert_eq!(requests.check(&headers).await, Err(Denied::Credential(Reason::Revoked)));
+    assert!(sender.is_revoked());
+}
+
+#[tokio::test]
+async fn token_for_one_server_reaches_its_endpoint_only() {
+    let site = Site::new(Vec::new()).await;
+    let (person, client) = (site.person("key:ann", Role::Superuser), site.register(CALLBACK).await);
+    let requests = site.requests();
+    for (resource, reached, refused) in [
+        (
+            "https://gw.example/mcp/files",
+            "/mcp/files",
+            &["/mcp", "/mcp/other", "/", "/api/v1/mcp/tools", "/messages"][..],
+        ),
+        ("https://gw.example/sse/files", "/messages", &["/mcp", "/sse"]),
+        ("https://gw.example/mcp", "/api/v1/mcp/tools", &[]),
+        ("https://gw.example", "/mcp/files", &[]),
+        ("https://gw.example/mcp/help", "/mcp", &[]),
+    ] {
+        let query = query(&client, CALLBACK, &[("resource", resource), ("scope", "mcp:call")]);
+        let consent = site.server.authorize(&person, &query, site.now).await.expect("a consent");
+        let location = site.server.approve(&person, &consent.request, site.now).await.expect("a code");
+        let code = parameter(&location, "code").expect("a code");
+        let tokens =
+            token(&site, &code_form(&client, &code, &[("resource", resource)])).await.expect("tokens");
+        let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+        assert!(sender.may_reach(reached), "{resource}");
+        assert!(!refused.iter().any(|path| sender.may_reach(path)), "{resource}");
+        assert_eq!(sender.view().map(|view| &**view), resource.ends_with("/help").then_some("help"));
+    }
+}
+
+#[tokio::test]
+async fn token_of_another_gateway_or_a_changed_one_is_refused() {
+    let (site, _, _, tokens) = logged_in().await;
+    let (_other, _, _, foreign) = logged_in().await;
+    let requests = site.requests();
+    let own = tokens.access_token.expose_secret();
+    let parts: Vec<&str> = own.split('.').collect();
+    let none = URL_SAFE_NO_PAD.encode(r#"{"alg":"none","typ":"at+jwt"}"#);
+    for text in [
+        foreign.access_token.expose_secret(),
+        tokens.refresh_token.as_ref().expect("a token").expose_secret(),
+        &format!("{none}.{}.", parts[1]),
+        &format!("{}.{}.{}", parts[0], parts[1], parts[1]),
+        &format!("{}.{}.{}", parts[0], &parts[1][..parts[1].len() - 2], parts[2]),
+    ] {
+        let value = format!("Bearer {text}").parse().expect("a header");
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, value)]);
+        assert!(requests.check(&headers).await.is_err(), "{text}");
+    }
+    let mut both = bearer(&tokens);
+    assert!(requests.check(&both).await.is_ok());
+    both.insert("x-api-key", "swy_a_b".parse().expect("a header"));
+    assert!(requests.check(&both).await.is_err() && requests.authenticate(&both).is_err(), "two credentials");
+    let (site, _, _, tokens) = logged_in().await;
+    let requests = site.requests();
+    site.store.set_fails(true);
+    let unavailable = requests.check(&bearer(&tokens)).await;
+    assert!(matches!(unavailable, Err(Denied::KeysUnavailable { .. })), "no store, no access");
+}
