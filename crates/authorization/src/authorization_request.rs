@@ -31,6 +31,15 @@ pub enum AuthorizationError {
     },
 }
 
+impl AuthorizationError {
+    /// The error.
+    pub const fn error(&self) -> &Error {
+        match self {
+            Self::Shown(error) | Self::Redirected { error, .. } => error,
+        }
+    }
+}
+
 /// A request that is valid, and waits for a person to agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationRequest {

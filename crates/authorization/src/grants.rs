@@ -44,6 +44,8 @@ pub struct GrantSummary {
     pub client_name: Option<String>,
     /// Where the metadata of the client came from.
     pub source: ClientSource,
+    /// Where the code was sent.
+    pub redirect_uri: String,
     /// The audience of its tokens.
     pub resource: String,
     /// The most that its tokens allow.
@@ -52,6 +54,28 @@ pub struct GrantSummary {
     pub made: SystemTime,
     /// When the client last got a token.
     pub used: SystemTime,
+}
+
+/// Which grants are selected: those that have each of these.
+#[derive(Debug, Clone, Default)]
+pub struct GrantFilter {
+    /// The id of the principal who agreed.
+    pub owner: Option<String>,
+    /// The id of the client.
+    pub client: Option<String>,
+    /// The view that it is bound to.
+    pub view: Option<String>,
+}
+
+impl GrantFilter {
+    fn selects(&self, grant: &Grant) -> bool {
+        let is = |expected: &Option<String>, found: Option<&str>| {
+            expected.as_deref().is_none_or(|expected| found == Some(expected))
+        };
+        is(&self.owner, Some(&grant.owner))
+            && is(&self.client, Some(&grant.client))
+            && is(&self.view, grant.access.view.as_deref())
+    }
 }
 
 /// The grants in the store.
@@ -123,6 +147,37 @@ impl Grants {
         Ok(all)
     }
 
+    /// Returns the first `limit` grants after the id `after` that `filter` selects, in the order of their ids, and whether
+    /// there are more. Only these are read, and those before them that are not selected.
+    pub(crate) async fn page(
+        &self,
+        filter: &GrantFilter,
+        after: &str,
+        limit: usize,
+        now: u64,
+    ) -> Result<(Vec<(String, Grant)>, bool), StoreError> {
+        let prefix = filter.owner.as_deref().map(|owner| self.prefix(owner)).unwrap_or_default();
+        let mut ids = self.records.ids(&prefix).await?;
+        ids.sort_unstable();
+        let mut found = Vec::new();
+        for id in ids.into_iter().filter(|id| **id > *after) {
+            let Some(stored) = self.records.get(&id).await? else { continue };
+            if stored.value.is_over(now) || !filter.selects(&stored.value) {
+                continue;
+            }
+            if found.len() == limit {
+                return Ok((found, true));
+            }
+            found.push((id, stored.value));
+        }
+        Ok((found, false))
+    }
+
+    /// Returns how many are stored, also those whose time is over.
+    pub(crate) async fn count(&self) -> Result<usize, StoreError> {
+        Ok(self.records.ids("").await?.len())
+    }
+
     /// Returns the clients that have a grant.
     pub(crate) async fn clients(&self, now: u64) -> Result<HashSet<String>, StoreError> {
         Ok(self.list(None, now).await?.into_iter().map(|(_, grant)| grant.client).collect())
@@ -176,6 +231,7 @@ impl GrantSummary {
             client: grant.client,
             client_name: grant.client_name,
             source: grant.source,
+            redirect_uri: grant.redirect_uri,
             resource: grant.resource,
             access: grant.access,
         }
