@@ -82,6 +82,16 @@ pub enum Action {
     RemoveSecret,
     /// List, set or remove secrets of another principal.
     ChangeSecretsOfOthers,
+    /// List what one has granted to clients.
+    ListGrants,
+    /// End what one has granted to clients.
+    RevokeGrant,
+    /// List or end what another principal has granted to clients.
+    RevokeGrantsOfOthers,
+    /// List the clients of the authorization server.
+    ListClients,
+    /// Remove a client of the authorization server.
+    RemoveClient,
 }
 
 impl Action {
@@ -115,6 +125,11 @@ impl Action {
             Self::SetSecret => "set_secret",
             Self::RemoveSecret => "remove_secret",
             Self::ChangeSecretsOfOthers => "change_secrets_of_others",
+            Self::ListGrants => "list_grants",
+            Self::RevokeGrant => "revoke_grant",
+            Self::RevokeGrantsOfOthers => "revoke_grants_of_others",
+            Self::ListClients => "list_clients",
+            Self::RemoveClient => "remove_client",
         }
     }
 
@@ -137,7 +152,10 @@ impl Action {
             | Self::LogOutForAll
             | Self::SetSecret
             | Self::RemoveSecret
-            | Self::ChangeSecretsOfOthers => true,
+            | Self::ChangeSecretsOfOthers
+            | Self::RevokeGrant
+            | Self::RevokeGrantsOfOthers
+            | Self::RemoveClient => true,
             Self::List
             | Self::Read
             | Self::Call
@@ -147,7 +165,9 @@ impl Action {
             | Self::ListKeys
             | Self::LogIn
             | Self::LogOut
-            | Self::ListSecrets => false,
+            | Self::ListSecrets
+            | Self::ListGrants
+            | Self::ListClients => false,
         }
     }
 }
@@ -164,7 +184,8 @@ impl Role {
     /// The weakest role that allows `action`. No other code decides this.
     pub const fn needed_for(action: Action) -> Self {
         match action {
-            Action::List | Action::ReadMetrics => Self::Reader,
+            // To end what one has granted takes access away, and gives none.
+            Action::List | Action::ReadMetrics | Action::ListGrants | Action::RevokeGrant => Self::Reader,
             Action::Read
             | Action::Call
             | Action::LogIn
@@ -189,7 +210,10 @@ impl Role {
             | Action::RevokeKey
             | Action::LogInForAll
             | Action::LogOutForAll
-            | Action::ChangeSecretsOfOthers => Self::Superuser,
+            | Action::ChangeSecretsOfOthers
+            | Action::RevokeGrantsOfOthers
+            | Action::ListClients
+            | Action::RemoveClient => Self::Superuser,
         }
     }
 
@@ -401,6 +425,11 @@ mod tests {
             (Action::SetSecret, false, true),
             (Action::RemoveSecret, false, true),
             (Action::ChangeSecretsOfOthers, false, false),
+            (Action::ListGrants, true, true),
+            (Action::RevokeGrant, true, true),
+            (Action::RevokeGrantsOfOthers, false, false),
+            (Action::ListClients, false, false),
+            (Action::RemoveClient, false, false),
         ] {
             assert_eq!(Role::Reader.may(action), reader, "{action:?}");
             assert_eq!(Role::Caller.may(action), caller, "{action:?}");
