@@ -50,6 +50,7 @@ pub struct AuditRecord {
     tool: Option<String>,
     key: Option<String>,
     secret: Option<String>,
+    client: Option<String>,
     of: Option<String>,
     outcome: Cow<'static, str>,
     started: Instant,
@@ -138,6 +139,7 @@ impl AuditRecord {
             tool,
             key: None,
             secret: None,
+            client: None,
             of: None,
             outcome: UNFINISHED.into(),
             started: Instant::now(),
@@ -158,6 +160,11 @@ impl AuditRecord {
     /// Sets the name of the secret that the action is about.
     pub fn about_secret(&mut self, name: &str) {
         self.secret = Some(name.to_owned());
+    }
+
+    /// Sets the OAuth client that the action is about.
+    pub fn about_client(&mut self, id: &str) {
+        self.client = Some(id.to_owned());
     }
 
     /// Sets the principal that the action is about.
@@ -198,16 +205,17 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for AuditRecord {
     fn drop(&mut self) {
-        let Self { role, request, action, server, tool, key, secret, of, outcome, started, slot } = &*self;
+        let Self { role, request, action, server, tool, key, secret, client, of, outcome, started, slot } =
+            &*self;
         let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
-        let [server, tool, key, secret, of] =
-            [server, tool, key, secret, of].map(|name| untrusted_if_any(name.as_deref()));
+        let [server, tool, key, secret, client, of] =
+            [server, tool, key, secret, client, of].map(|name| untrusted_if_any(name.as_deref()));
         if *action == CALL {
             tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
         } else {
-            tracing::info!(target: TARGET, %principal, role, action, server, key, secret, of, %outcome, duration_ms, request_id, "operated");
+            tracing::info!(target: TARGET, %principal, role, action, server, key, secret, client, of, %outcome, duration_ms, request_id, "operated");
         }
     }
 }
