@@ -325,6 +325,11 @@ impl Principal {
         self.0.person.as_ref()
     }
 
+    /// How people know it: the name of a person, otherwise the id.
+    pub fn shown(&self) -> &str {
+        self.person().map_or(self.id(), |person| &person.name)
+    }
+
     /// The key of everything that belongs to this principal. It includes the kind of authentication, so
     /// the subject of a token never equals the name of an API key.
     pub fn id(&self) -> &Arc<str> {

@@ -16,6 +16,7 @@ use secrecy::ExposeSecret;
 
 use super::in_progress::InProgress;
 use super::messages;
+use super::people_login::PeopleLogin;
 use crate::Config;
 use crate::browser::access::BrowserAccess;
 pub(super) use crate::browser::access::SESSION;
@@ -24,6 +25,7 @@ use crate::browser::form::{self, Fields};
 use crate::browser::html::Page;
 use crate::browser::sessions::{BrowserSession, BrowserSessions, NewSession};
 use crate::guard::{Guard, MAX_FORM};
+use crate::socket_shares::ClientAddress;
 use auth::Principal;
 use gateway::login_links::{LoginContext, is_loopback};
 use http::HeaderValue;
@@ -35,6 +37,8 @@ pub struct Pages {
     pub(super) browser: Arc<BrowserAccess>,
     pub(crate) logins: LoginContext,
     pub(crate) in_progress: InProgress,
+    /// The login service behind the authorization server.
+    pub(super) people: Option<PeopleLogin>,
     /// Whether the listener accepts connections of this machine only.
     is_local: bool,
 }
@@ -48,8 +52,15 @@ impl Pages {
             browser,
             logins,
             in_progress: InProgress::default(),
+            people: None,
             is_local: config.listen.ip().is_loopback(),
         }
+    }
+
+    /// Lets people sign in at `provider`. `takes_keys` says whether a key is enough for the authorization request of a client.
+    pub fn with_provider(mut self, provider: Arc<oauth::Provider>, takes_keys: bool) -> Self {
+        self.people = Some(PeopleLogin::new(provider, takes_keys));
+        self
     }
 
     /// Returns the sessions of browsers, for other pages and for their sweep.
@@ -68,6 +79,8 @@ pub(crate) struct Visit {
     pub(crate) cookies: Cookies,
     pub(crate) session: Option<BrowserSession>,
     pub(crate) from_host: Option<Principal>,
+    /// Where the connection comes from.
+    pub(crate) address: Option<ClientAddress>,
     pub(crate) id: RequestId,
 }
 
@@ -103,7 +116,8 @@ impl Visit {
             None => None,
         };
         let id = head.extensions.get().copied().unwrap_or_else(RequestId::new);
-        Ok(Self { headers: head.headers, query, form, host, cookies, session, from_host, id })
+        let address = head.extensions.get().copied();
+        Ok(Self { headers: head.headers, query, form, host, cookies, session, from_host, address, id })
     }
 
     /// Returns the session of the visitor, and the header that sets its cookie if it is new. None if the visitor must

@@ -5,6 +5,7 @@
 
 use axum::response::Response;
 use http::HeaderValue;
+use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
 use super::context::{Pages, Visit};
@@ -20,7 +21,7 @@ const PURPOSE: &str = "authorization query";
 const MAX_TICKET: usize = 2_048;
 
 /// The page to which a visitor goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Destination {
     /// The login to a server, with the ticket of its link.
     Login(String),
@@ -39,7 +40,7 @@ impl Destination {
         if let Some(ticket) = get("login").filter(|ticket| is_token(ticket, 1..=MAX_TICKET)) {
             return Self::Login(ticket.to_owned());
         }
-        let open = |sealed| pages.logins.links.sealer().open(PURPOSE, &everybody(), sealed);
+        let open = |sealed| pages.logins.links.sealer().open(PURPOSE, &nobody(), sealed);
         let query = get("authorize").and_then(open).and_then(|query| String::from_utf8(query).ok());
         match query {
             Some(query) => Self::Authorization(query),
@@ -53,7 +54,7 @@ impl Destination {
         match self {
             Self::Login(ticket) => form.hidden("login", ticket),
             Self::Authorization(query) => {
-                let sealed = pages.logins.links.sealer().seal(PURPOSE, &everybody(), query.as_bytes());
+                let sealed = pages.logins.links.sealer().seal(PURPOSE, &nobody(), query.as_bytes());
                 form.hidden("authorize", &sealed)
             }
             Self::Dashboard => form.hidden("to", DASHBOARD),
@@ -63,13 +64,17 @@ impl Destination {
 
     /// Leads there from a page below `/oauth/`.
     pub(super) fn redirect(&self, cookies: impl IntoIterator<Item = HeaderValue>) -> Response {
-        let location = match self {
+        see_other(&self.location(), cookies)
+    }
+
+    /// Its address from a page below `/oauth/`.
+    pub(super) fn location(&self) -> String {
+        match self {
             Self::Login(ticket) => format!("start?login={ticket}"),
             Self::Authorization(query) => format!("{}?{query}", AUTHORIZE.trim_start_matches("/oauth/")),
             Self::Dashboard => "../ui/".to_owned(),
             Self::SignIn => "sign-in".to_owned(),
-        };
-        see_other(&location, cookies)
+        }
     }
 
     /// Returns the source of `form-action` of a form that leads there, if it may lead further: browsers apply the policy of a
@@ -92,8 +97,8 @@ pub(crate) fn form_target(receiver: &Receiver) -> String {
     }
 }
 
-/// The principal that queries are sealed with: nobody has signed in yet. No credential gives an empty id.
-fn everybody() -> Principal {
+/// The principal of a browser in which nobody has signed in yet. No credential gives an empty id.
+pub(super) fn nobody() -> Principal {
     Principal::new("", Role::Reader)
 }
 

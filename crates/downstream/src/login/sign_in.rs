@@ -5,7 +5,7 @@
 //! the visitor comes to the page where it began (`destination`).
 
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use secrecy::SecretString;
 
 use super::context::{Pages, SESSION, Visit};
@@ -14,7 +14,7 @@ use super::messages;
 use crate::browser::cookie::SameSite;
 use crate::browser::form;
 use crate::browser::html::{HtmlForm, Page};
-use crate::browser::sessions::random;
+use crate::browser::sessions::{NewSession, random};
 use crate::refusal::Refusal;
 use auth::Denied;
 use runtime::telemetry::limit::Limit;
@@ -30,7 +30,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     if let Some(session) = &visit.session {
         let form = HtmlForm::to("sign-out").hidden("csrf", session.csrf()).button("Sign out");
         let page = Page::new(StatusCode::OK, "You are signed in");
-        let facts = [("You", &**session.principal().id()), ("Role", session.principal().role().as_str())];
+        let facts = [("You", session.principal().shown()), ("Role", session.principal().role().as_str())];
         return Ok(page.facts(&facts).form(form));
     }
     if pages.sessions.is_of_host() || pages.sessions.without_sign_in(None).is_some() {
@@ -46,11 +46,17 @@ pub(crate) fn with_form(page: Page, pages: &Pages, visit: &Visit, destination: &
     let known = visit.cookies.read(FORM, &visit.headers).filter(|token| is_form_token(token));
     let token = known.map_or_else(random, str::to_owned);
     let cookie = visit.cookies.set(FORM, &token, SameSite::Strict);
-    let form = destination.carried_in(HtmlForm::to("sign-in").hidden("csrf", &token), pages);
-    let page = page
-        .text("Enter the API key or the token that your MCP client uses for this gateway.")
-        .form(form.secret("credential", "Key or token").button("Sign in"))
-        .cookie(cookie);
+    let form = |action| destination.carried_in(HtmlForm::to(action).hidden("csrf", &token), pages);
+    let mut page = page.cookie(cookie);
+    if let Some(people) = &pages.people {
+        page = people.offered_on(page, form("login"));
+    }
+    let is_of_client = matches!(destination, Destination::Authorization(_));
+    if pages.people.as_ref().is_none_or(|people| people.takes_keys || !is_of_client) {
+        page = page
+            .text("Enter the API key or the token that your MCP client uses for this gateway.")
+            .form(form("sign-in").secret("credential", "Key or token").button("Sign in"));
+    }
     match destination.form_target() {
         Some(target) => page.leading_to(&target),
         None => page,
@@ -59,11 +65,7 @@ pub(crate) fn with_form(page: Page, pages: &Pages, visit: &Visit, destination: &
 
 /// Signs the visitor in.
 pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> {
-    let expected = visit.cookies.read(FORM, &visit.headers).unwrap_or_default();
-    let sent = visit.form.get("csrf").unwrap_or_default();
-    if !is_form_token(expected) || !form::is_equal(sent, expected) {
-        return Err(messages::bad_csrf());
-    }
+    check_form(&visit)?;
     let destination = Destination::of(&visit, pages);
     let credential = visit.form.get("credential").unwrap_or_default().trim();
     let credential = credential.strip_prefix("Bearer ").unwrap_or(credential);
@@ -73,11 +75,23 @@ pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> 
             return Ok(with_form(refused(denied, &visit), pages, &visit, &destination).into_response());
         }
     };
+    Ok(destination.redirect(signed_in(pages, &visit, &new)))
+}
+
+/// Checks that the form of `visit` is one that [`with_form`] made for this browser.
+pub(super) fn check_form(visit: &Visit) -> Result<(), Page> {
+    let expected = visit.cookies.read(FORM, &visit.headers).unwrap_or_default();
+    let sent = visit.form.get("csrf").unwrap_or_default();
+    let is_own = is_form_token(expected) && form::is_equal(sent, expected);
+    if is_own { Ok(()) } else { Err(messages::bad_csrf()) }
+}
+
+/// The cookies of a browser in which somebody has signed in with `new`. Ends the session before.
+pub(super) fn signed_in(pages: &Pages, visit: &Visit, new: &NewSession) -> impl Iterator<Item = HeaderValue> {
     if let Some(before) = &visit.session {
         pages.sessions.end(before);
     }
-    let cookies = [visit.session_cookie(&new), visit.cookies.delete(FORM)];
-    Ok(destination.redirect(cookies.into_iter().flatten()))
+    [visit.session_cookie(new), visit.cookies.delete(FORM)].into_iter().flatten()
 }
 
 /// Ends the session of the visitor. The authorization request of a client is shown again, for somebody else.
@@ -112,6 +126,6 @@ fn log_refused(denied: Denied, id: RequestId) {
     }
 }
 
-fn is_form_token(text: &str) -> bool {
+pub(super) fn is_form_token(text: &str) -> bool {
     is_token(text, TOKEN_LENGTH..=TOKEN_LENGTH)
 }
