@@ -270,8 +270,6 @@ async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Er
 }
 
 #[cfg(test)]
-mod fake_provider;
-#[cfg(test)]
 mod github_tests;
 #[cfg(test)]
 mod provider_tests;

@@ -173,4 +173,4 @@ fn read_each(setting: &Setting<'_>, expected: &str, is_one: impl Fn(&str) -> boo
 
 #[cfg(test)]
 #[path = "rules_tests.rs"]
-mod tests;
+pub(super) mod tests;
