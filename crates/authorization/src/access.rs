@@ -119,8 +119,8 @@ impl RequestedAccess {
     pub(crate) fn narrowed(&self, granted: &Access) -> Result<Access, Error> {
         let more = || Error::new(Code::InvalidScope, "`scope` has more than what was granted");
         let role = self.role().unwrap_or(granted.role);
-        let is_more = role > granted.role
-            || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
+        let is_more =
+            role > granted.role || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
         if is_more {
             return Err(more());
         }
