@@ -6,6 +6,7 @@
 //! Not here: the server (`authorization`), its endpoints and pages.
 
 use authorization::{Client, ClientAuthentication, ClientMetadata, ClientSource, RedirectUri};
+use oauth::ProviderSettings;
 use url::{Host, Url};
 
 use super::config::{Config, Transport};
@@ -20,6 +21,8 @@ settings! {
     pub struct AuthorizationSettings {
         /// people sign in with an API key of the gateway, which they enter on its page
         pub keys: bool;
+        /// people sign in at a login service ([fields](#a-login-service))
+        pub login: Option<ProviderSettings> => "none";
         /// clients may register themselves (RFC 7591). Those that send the URL of a document with their metadata need no
         /// registration
         pub registration: bool = true;
@@ -90,8 +93,9 @@ impl AuthorizationSettings {
                 "`keys: true`, but `auth_mode` accepts no keys, so nobody could sign in",
                 "write `auth_mode: api_key` or `any`",
             );
-        } else if !self.keys {
-            problem("nobody could sign in", "add `keys: true`, so that people sign in with their API key");
+        } else if !self.keys && own.member("login").is_none() {
+            let hint = "add `keys: true`, so that people sign in with their API key, or `login` with a login service";
+            problem("nobody could sign in", hint);
         }
     }
 }

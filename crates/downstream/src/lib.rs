@@ -1,6 +1,7 @@
 //! Towards MCP clients: listeners and their admission control, transports, sessions.
 
 mod activity;
+mod address_rate;
 pub mod admission;
 mod audited;
 pub mod authority;

@@ -30,7 +30,7 @@ pub(super) const OAUTH_METADATA: [&str; 2] =
 /// authenticated.
 pub(crate) const MAX_FORM: usize = 16 * 1024;
 /// Limit of the registration of a client, in bytes, which is read in the same way.
-const MAX_REGISTRATION: usize = 64 * 1024;
+pub(super) const MAX_REGISTRATION: usize = 64 * 1024;
 /// Path prefixes of the scripts and styles of the page at `/docs`, and of the dashboard. The files are equal in all
 /// installations; what the dashboard shows comes from the REST API.
 const PAGES: [&str; 2] = ["/docs/", "/ui/"];

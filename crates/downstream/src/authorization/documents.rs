@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use auth::TokenIssuer;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, ORIGIN, VARY};
@@ -19,6 +19,8 @@ use super::Endpoints;
 use super::answer;
 use crate::protected_resource::endpoint_of;
 use crate::request_class::OAUTH_METADATA;
+use auth::TokenIssuer;
+use runtime::telemetry::RequestId;
 
 /// The routes of the metadata.
 pub(super) const METADATA_PATHS: [&str; 8] = [
@@ -42,16 +44,20 @@ pub(super) async fn metadata(
 ) -> Response {
     let inserted = OAUTH_METADATA.iter().find_map(|metadata| uri.path().strip_prefix(metadata));
     if inserted.is_some_and(|path| !is_endpoint(path, endpoints.server.issuer())) {
-        return answer::refused(StatusCode::NOT_FOUND, "invalid_request", "there is no such endpoint here");
+        return answer::invalid(StatusCode::NOT_FOUND, "there is no such endpoint here");
     }
     cached(answer::json(StatusCode::OK, endpoints.server.metadata().to_string()), &headers)
 }
 
 /// Answers with the public keys.
-pub(super) async fn key_set(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) -> Response {
+pub(super) async fn key_set(
+    State(endpoints): State<Arc<Endpoints>>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+) -> Response {
     match endpoints.server.key_set(SystemTime::now()).await {
         Ok(keys) => cached(answer::json(StatusCode::OK, keys.to_string()), &headers),
-        Err(error) => answer::error(&error),
+        Err(error) => answer::error(&error, id),
     }
 }
 

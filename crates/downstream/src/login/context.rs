@@ -63,6 +63,11 @@ impl Pages {
         self
     }
 
+    /// Whether visitors have to sign in with a credential.
+    pub(crate) fn asks_for_credentials(&self) -> bool {
+        !self.sessions.is_of_host() && self.sessions.without_sign_in(None).is_none()
+    }
+
     /// Returns the sessions of browsers, for other pages and for their sweep.
     pub fn sessions(&self) -> Arc<BrowserSessions> {
         Arc::clone(&self.sessions)

@@ -245,6 +245,12 @@ pub(super) fn no_login_service() -> Page {
     Page::failure(StatusCode::NOT_FOUND, "There is no login service", text)
 }
 
+pub(super) fn too_many_sign_ins(retry_after: u64) -> Page {
+    let text = "Too many people sign in from this address.";
+    let page = Page::failure(StatusCode::TOO_MANY_REQUESTS, "Try again in a moment", text);
+    page.retry_after(retry_after).text(AGAIN)
+}
+
 pub(super) fn no_sign_in_state() -> Page {
     let text = "The answer of the login service is damaged, or belongs to a login before a restart of the gateway. \
                 Nobody was signed in.";

@@ -13,7 +13,6 @@
 //!
 //! Source: RFC 6749, section 10.12; RFC 9207; RFC 9700, sections 2.1 and 4.7; `OpenID` Connect Core 1.0, section 3.1.2.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::response::Response;
@@ -35,18 +34,17 @@ use runtime::telemetry::pace;
 pub(super) const CALLBACK: &str = "/oauth/login-callback";
 /// The purpose of the cookie that stands for a browser while somebody signs in.
 const BROWSER: &str = "login";
-/// Begins the name under which the logins of one address are counted.
-const ADDRESS: &str = "address ";
 
 /// Leads to the login service.
 pub(super) async fn begin(pages: &Pages, visit: Visit) -> Result<Response, Page> {
     let people = pages.people.as_ref().ok_or_else(messages::no_login_service)?;
     sign_in::check_form(&visit)?;
-    let _place = pages.in_progress.enter(&counted_as(&visit)).ok_or_else(messages::busy)?;
+    people.rate.take_from(visit.address).map_err(messages::too_many_sign_ins)?;
     let destination = Destination::of(&visit, pages);
     // A second tab uses the cookie of the first one.
     let known = visit.cookies.read(BROWSER, &visit.headers).filter(|known| sign_in::is_form_token(known));
     let browser = known.map_or_else(random, str::to_owned);
+    let _place = people.in_progress.enter(&browser.as_str().into()).ok_or_else(messages::busy)?;
     let base = pages.logins.links.base(visit.host.as_deref()).ok_or_else(messages::no_base)?;
     let callback = Url::parse(&format!("{base}{CALLBACK}")).map_err(|_| messages::no_base())?;
     let state = |started: &str| {
@@ -63,10 +61,11 @@ pub(super) async fn begin(pages: &Pages, visit: Visit) -> Result<Response, Page>
 /// Signs the visitor in, with the answer of the login service.
 pub(super) async fn finish(pages: &Pages, visit: Visit) -> Result<Response, Page> {
     let people = pages.people.as_ref().ok_or_else(messages::no_login_service)?;
-    let state = checked_state(pages, people, &visit)?;
+    people.rate.take_from(visit.address).map_err(messages::too_many_sign_ins)?;
+    let browser = visit.cookies.read(BROWSER, &visit.headers).ok_or_else(messages::sign_in_elsewhere)?;
+    let state = checked_state(pages, people, &visit, browser)?;
     let destination = &state.destination;
-    let place = pages.in_progress.enter(&counted_as(&visit));
-    let Some(_place) = place else {
+    let Some(_place) = people.in_progress.enter(&browser.into()) else {
         return Err(sign_in::with_form(messages::busy(), pages, &visit, destination));
     };
     match people.provider.finish(&state.started, &response(&visit)).await {
@@ -80,9 +79,13 @@ pub(super) async fn finish(pages: &Pages, visit: Visit) -> Result<Response, Page
 }
 
 /// Returns the state of the query, which is redeemed by that.
-fn checked_state(pages: &Pages, people: &PeopleLogin, visit: &Visit) -> Result<SignInState, Page> {
+fn checked_state(
+    pages: &Pages,
+    people: &PeopleLogin,
+    visit: &Visit,
+    browser: &str,
+) -> Result<SignInState, Page> {
     let text = visit.query.get("state").ok_or_else(messages::no_sign_in_state)?;
-    let browser = visit.cookies.read(BROWSER, &visit.headers).ok_or_else(messages::sign_in_elsewhere)?;
     let state = sealed::open_sign_in(&pages.logins.links, browser, text, SystemTime::now());
     let state = state.map_err(|rejected| match rejected {
         Rejected::Foreign => messages::no_sign_in_state(),
@@ -131,9 +134,4 @@ fn failed(
         tracing::warn!(request_id = %visit.id, code, reason = %error, suppressed, "nobody was signed in by the login service");
     }
     sign_in::with_form(page, pages, visit, destination)
-}
-
-/// The name under which the logins of the visitor are counted.
-fn counted_as(visit: &Visit) -> Arc<str> {
-    visit.address.map_or_else(|| ADDRESS.into(), |address| format!("{ADDRESS}{address:?}").into())
 }

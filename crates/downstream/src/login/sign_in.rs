@@ -33,7 +33,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
         let facts = [("You", session.principal().shown()), ("Role", session.principal().role().as_str())];
         return Ok(page.facts(&facts).form(form));
     }
-    if pages.sessions.is_of_host() || pages.sessions.without_sign_in(None).is_some() {
+    if !pages.asks_for_credentials() {
         return Err(messages::no_sign_in_needed());
     }
     let destination = Destination::of(&visit, pages);

@@ -54,6 +54,7 @@ pub struct AuditRecord {
     of: Option<String>,
     outcome: Cow<'static, str>,
     started: Instant,
+    is_withdrawn: bool,
     slot: Slot,
 }
 
@@ -143,6 +144,7 @@ impl AuditRecord {
             of: None,
             outcome: UNFINISHED.into(),
             started: Instant::now(),
+            is_withdrawn: false,
             slot,
         })
     }
@@ -185,6 +187,11 @@ impl AuditRecord {
         }
     }
 
+    /// Ends the action of a stranger, which was refused before it began: no line is written.
+    pub fn withdraw(mut self) {
+        self.is_withdrawn = true;
+    }
+
     /// Ends the action with [`DONE`] or the stable code of the failure.
     pub fn ended(mut self, outcome: impl Into<Cow<'static, str>>) {
         self.outcome = outcome.into();
@@ -205,8 +212,12 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for AuditRecord {
     fn drop(&mut self) {
-        let Self { role, request, action, server, tool, key, secret, client, of, outcome, started, slot } =
-            &*self;
+        if self.is_withdrawn {
+            return;
+        }
+        let Self {
+            role, request, action, server, tool, key, secret, client, of, outcome, started, slot, ..
+        } = &*self;
         let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
