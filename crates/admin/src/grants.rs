@@ -87,6 +87,10 @@ struct ListedGrant {
     /// The principal who agreed.
     #[schema(examples("key:laptop"))]
     principal: String,
+    /// An email address or account name, if the principal signed in at the login service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("ann@example.org"))]
+    principal_name: Option<String>,
     /// The client.
     #[schema(examples("https://claude.ai/oauth/client.json"))]
     client: String,
@@ -161,6 +165,7 @@ impl ListedGrant {
         Self {
             id: grant.id,
             principal: clipped(grant.owner),
+            principal_name: grant.owner_name.map(clipped),
             client_host: client_host(&grant.client),
             is_trusted: server.is_trusted(grant.source, &grant.client),
             client: grant.client,

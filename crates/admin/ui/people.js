@@ -67,7 +67,7 @@ function person(principal, grants, load) {
     title: `Revoke all that ${principal} granted?`, verb: 'Revoke all', danger: true, done: `no client has access for ${principal} any more`,
     text: `Every client loses its access for ${principal}, also those that are not shown here. They can ask again.`,
   }, async () => { await remove(`/grants?${new URLSearchParams({ principal })}`); load(); }, { class: 'small', 'aria-label': `Revoke all of ${principal}` });
-  return h('section', { 'aria-label': principal }, h('div', { class: 'heading list-heading' }, h('h2', {}, principal, principal === visitor.principal && h('span', { class: 'quiet' }, ' (you)'),
+  return h('section', { 'aria-label': principal }, h('div', { class: 'heading list-heading' }, h('h2', {}, grants[0].principal_name ?? principal, grants[0].principal_name && h('span', { class: 'quiet small' }, ` ${principal}`), principal === visitor.principal && h('span', { class: 'quiet' }, ' (you)'),
     h('span', { class: 'quiet small' }, ` ${counted(grants.length, 'client')}`)), h('div', { class: 'actions' }, all)),
   h('ul', { class: 'servers' }, grants.map((grant) => row(grant, load))));
 }
@@ -123,7 +123,7 @@ export function show(main) {
   const load = () => { grants.load(); clients?.load(); };
   const none = (shown, text) => h('p', { class: 'empty' }, shown.items.length === 0 ? text : shown.cursor ? 'None of those that are loaded. Load more.' : 'None is like that.');
   const drawGrants = (shown) => {
-    const found = shown.items.filter((one) => matches([one.principal, one.client_name, one.client, one.view]));
+    const found = shown.items.filter((one) => matches([one.principal, one.principal_name, one.client_name, one.client, one.view]));
     const empty = isOperator ? 'Nobody has let a client in. When a client such as claude.ai connects, a page of this gateway asks the person, and what it allows is shown here.'
       : 'You have let no client in. When a client such as claude.ai connects, a page of this gateway asks you, and what you allow is shown here.';
     fill(shown.box, found.length > 0 ? byPerson(found).map(([principal, of]) => person(principal, of, load)) : none(shown, empty));

@@ -13,6 +13,7 @@ mod api_key;
 mod api_keys;
 mod config;
 mod derive;
+mod id_token;
 mod introspection;
 mod jwt;
 mod jwt_keys;
@@ -48,12 +49,13 @@ use tokio::sync::watch;
 
 pub use api_key::{ApiKey, KeyHash, generate, is_id, parse_time, time_text};
 pub use config::{ApiKeyList, Config};
+pub use id_token::IdTokens;
 pub use introspection::Introspection;
 pub use jwt::TokenSource;
 pub use key_file::{KeyFile, StoredKey};
 pub use own_tokens::TokenIssuer;
-pub use principal::{Action, Principal, Role};
-pub use role_words::{RoleWords, ViewWords};
+pub use principal::{Action, Person, Principal, Role};
+pub use role_words::{RoleWords, ViewWords, read_role_map};
 pub use seal::{Sealer, read_seal_keys};
 pub use signer::{Grant, Signer};
 pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey, RequiredClaims};
@@ -135,6 +137,9 @@ pub enum Reason {
     /// Issued to a client that is not listed.
     #[error("issued to a client that is not listed in `azp`")]
     Party,
+    /// Made for another login than the one that it came from.
+    #[error("made for another login")]
+    Nonce,
     /// The login service says that the token is not active.
     #[error("the login service says that the token is not active")]
     Inactive,

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use crate::revocation::RevocationState;
 use settings::words;
@@ -229,40 +230,53 @@ impl fmt::Display for Role {
     }
 }
 
-/// The id of senders without a credential. Those of all others begin with the kind of their credential.
-const ANONYMOUS: &str = "anonymous";
+/// A person who signed in at the login service behind the authorization server, and has no credential of this gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// An email address or account name, for people.
+    pub name: Arc<str>,
+    /// When its rights end, so that it has to sign in again.
+    pub until: SystemTime,
+    /// A fingerprint of the settings that gave it its rights.
+    pub rules: Arc<str>,
+}
 
 /// An authenticated sender of requests.
 #[derive(Debug, Clone)]
 pub struct Principal(Arc<Identity>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Identity {
     id: Arc<str>,
     role: Role,
     view: Option<Arc<str>>,
     /// The path of the only endpoint that its credential is for.
     endpoint: Option<Arc<str>>,
+    person: Option<Person>,
     revocation_state: RevocationState,
 }
 
 impl Principal {
+    /// The id of senders without a credential. Those of all others begin with the kind of their credential.
+    pub const ANONYMOUS: &str = "anonymous";
+
     /// The principal of all requests if authentication is off. That is possible on loopback only, where
     /// any user who can connect can also start Switchyard with any configuration.
     pub fn anonymous() -> Self {
         static ALL: OnceLock<Principal> = OnceLock::new();
-        ALL.get_or_init(|| Self::new(ANONYMOUS, Role::Superuser)).clone()
+        ALL.get_or_init(|| Self::new(Self::ANONYMOUS, Role::Superuser)).clone()
     }
 
     /// The sender of a request without a credential, if reading needs none (`anonymous_role: reader`).
     pub fn anonymous_reader() -> Self {
-        Self::new(ANONYMOUS, Role::Reader)
+        Self::new(Self::ANONYMOUS, Role::Reader)
     }
 
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
         let revocation_state = RevocationState::default();
-        Self(Arc::new(Identity { id: id.into(), role, view: None, endpoint: None, revocation_state }))
+        let id = id.into();
+        Self(Arc::new(Identity { id, role, view: None, endpoint: None, person: None, revocation_state }))
     }
 
     /// Returns this principal bound to `view`: its credential reaches what the view has, and nothing else. It operates
@@ -276,16 +290,13 @@ impl Principal {
             Role::Reader => Role::Reader,
             Role::Caller | Role::Superuser => Role::Caller,
         };
-        let (revocation_state, endpoint) = (self.revocation_state().clone(), self.0.endpoint.clone());
-        Self(Arc::new(Identity { id: Arc::clone(self.id()), role, view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { role, view, ..(*self.0).clone() }))
     }
 
     /// Returns this principal with a credential for the endpoint at the path `endpoint` only, such as `/mcp/NAME`.
     #[must_use]
     pub fn at_endpoint(&self, endpoint: Option<Arc<str>>) -> Self {
-        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
-        let revocation_state = self.revocation_state().clone();
-        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { endpoint, ..(*self.0).clone() }))
     }
 
     /// Whether its credential is for requests to `path`. Clients of a server over HTTP+SSE post to a path of all servers,
@@ -303,9 +314,7 @@ impl Principal {
 
     /// Returns this principal with the revocation state `revocation_state`.
     pub(super) fn under(&self, revocation_state: RevocationState) -> Self {
-        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
-        let endpoint = self.0.endpoint.clone();
-        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { revocation_state, ..(*self.0).clone() }))
     }
 
     /// The holder of the API key `id`.
@@ -326,6 +335,23 @@ impl Principal {
     /// The client whose certificate has `name`.
     pub fn of_certificate(name: &str, role: Role) -> Self {
         Self::new(format!("cert:{name}"), role)
+    }
+
+    /// The person whom `issuer`, a login service, calls `subject`. An issuer has no fragment, so the id names both.
+    pub fn of_person(issuer: &str, subject: &str, role: Role, person: Person) -> Self {
+        let place = issuer.strip_prefix("https://").unwrap_or(issuer).trim_end_matches('/');
+        let unnamed = Self::new(format!("login:{place}#{subject}"), role);
+        Self(Arc::new(Identity { person: Some(person), ..(*unnamed.0).clone() }))
+    }
+
+    /// The login of a person who has no credential of this gateway.
+    pub fn person(&self) -> Option<&Person> {
+        self.0.person.as_ref()
+    }
+
+    /// How people know it: the name of a person, otherwise the id.
+    pub fn shown(&self) -> &str {
+        self.person().map_or(self.id(), |person| &person.name)
     }
 
     /// The key of everything that belongs to this principal. It includes the kind of authentication, so
@@ -357,12 +383,12 @@ impl Principal {
 
     /// Whether `id` is that of requests without a credential.
     pub fn is_anonymous_id(id: &str) -> bool {
-        *id == *ANONYMOUS
+        *id == *Self::ANONYMOUS
     }
 
     /// Whether its requests had no credential, because the configuration asks for none.
     pub fn is_anonymous(&self) -> bool {
-        **self.id() == *ANONYMOUS
+        **self.id() == *Self::ANONYMOUS
     }
 
     /// Whether the credential was revoked or changed since authentication.

@@ -101,6 +101,8 @@ impl Store for MemoryStore {
 #[derive(Default)]
 pub(crate) struct Gateway {
     pub(crate) people: Mutex<HashMap<String, Access>>,
+    /// The fingerprint of the settings of the login service.
+    pub(crate) login_rules: Mutex<Option<String>>,
     /// The check of requests, which hears of ended grants.
     pub(crate) requests: OnceLock<Arc<Authenticator>>,
 }
@@ -108,6 +110,10 @@ pub(crate) struct Gateway {
 impl Host for Gateway {
     fn rights(&self, owner: &str) -> Option<Access> {
         self.people.lock().unwrap_or_else(PoisonError::into_inner).get(owner).cloned()
+    }
+
+    fn has_login_rules(&self, rules: &str) -> bool {
+        self.login_rules.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(rules)
     }
 
     fn endpoint(&self, name: &str) -> Option<Endpoint> {

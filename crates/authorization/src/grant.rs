@@ -16,6 +16,7 @@
 
 use std::fmt;
 
+use auth::Principal;
 use aws_lc_rs::hmac;
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::client::ClientSource;
+use crate::clock::seconds;
 use crate::pkce::Challenge;
 
 /// The life of a code in seconds.
@@ -63,10 +65,38 @@ pub(crate) struct Grant {
     pub(crate) refreshes: bool,
     /// Whether the client has a key, and has to prove who it is.
     pub(crate) authenticates: bool,
+    /// The rights of an owner who has no credential of this gateway.
+    pub(crate) person: Option<GrantedPerson>,
     /// When the owner agreed.
     pub(crate) made: u64,
     secret: FamilySecret,
     stage: Stage,
+}
+
+/// What the login service behind this server said of a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GrantedPerson {
+    /// An email address or account name, for people.
+    pub(crate) name: String,
+    /// The most that the person may do.
+    pub(crate) rights: Access,
+    /// When that ends, so that the person has to sign in again.
+    until: u64,
+    /// The settings of the login service that gave these rights.
+    pub(crate) rules: String,
+}
+
+impl GrantedPerson {
+    /// The rights of `owner`, who has signed in at the login service; `None` for the holder of a credential.
+    pub(crate) fn of(owner: &Principal) -> Option<Self> {
+        let person = owner.person()?;
+        Some(Self {
+            name: person.name.to_string(),
+            rights: Access::of(owner),
+            until: seconds(person.until),
+            rules: person.rules.to_string(),
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +169,7 @@ impl Grant {
             access: of.access,
             refreshes: of.refreshes,
             authenticates: of.authenticates,
+            person: of.person,
             made: now,
             secret: FamilySecret::random(),
             stage: Stage::Authorized { challenge: of.challenge },
@@ -174,7 +205,10 @@ impl Grant {
     }
 
     /// Whether nobody can get or use a token of this grant any more.
-    pub(crate) const fn is_over(&self, now: u64) -> bool {
+    pub(crate) fn is_over(&self, now: u64) -> bool {
+        if self.person.as_ref().is_some_and(|person| now >= person.until) {
+            return true;
+        }
         let lifetime = match self.stage {
             Stage::Authorized { .. } => CODE_LIFETIME,
             Stage::Active { .. } if self.refreshes => IDLE_LIFETIME,
@@ -261,6 +295,7 @@ pub(crate) struct NewGrant {
     pub(crate) access: Access,
     pub(crate) refreshes: bool,
     pub(crate) authenticates: bool,
+    pub(crate) person: Option<GrantedPerson>,
     pub(crate) challenge: Challenge,
 }
 

@@ -27,6 +27,7 @@ fn grant(refreshes: bool) -> Grant {
         access: Access { role: Role::Caller, view: None },
         refreshes,
         authenticates: false,
+        person: None,
         challenge: challenge(),
     };
     Grant::new(of, 1_000)

@@ -38,6 +38,8 @@ pub struct GrantSummary {
     pub id: String,
     /// The id of the principal who agreed.
     pub owner: String,
+    /// An email address or account name, of an owner who signed in at the login service.
+    pub owner_name: Option<String>,
     /// The id of the client.
     pub client: String,
     /// The name that the client chose for itself.
@@ -122,7 +124,21 @@ impl Grants {
 
     /// Whether the grant `id` exists.
     pub(crate) async fn exists(&self, id: &str, now: u64) -> Result<bool, StoreError> {
-        Ok(self.find(id).await?.is_some_and(|found| !found.value.is_over(now)))
+        let is_valid = |grant: &Grant| !grant.is_over(now) && self.has_rules_of(grant);
+        Ok(self.find(id).await?.is_some_and(|found| is_valid(&found.value)))
+    }
+
+    /// What the owner of `grant` may do now.
+    pub(crate) fn rights(&self, grant: &Grant) -> Option<Access> {
+        match &grant.person {
+            Some(person) => self.has_rules_of(grant).then(|| person.rights.clone()),
+            None => self.host.rights(&grant.owner),
+        }
+    }
+
+    /// Whether the settings are still those that gave a person without a credential its rights.
+    fn has_rules_of(&self, grant: &Grant) -> bool {
+        grant.person.as_ref().is_none_or(|person| self.host.has_login_rules(&person.rules))
     }
 
     /// Ends the grant `id`. None of its tokens is accepted from now on.
@@ -228,6 +244,7 @@ impl GrantSummary {
             made: moment(grant.made),
             used: moment(grant.used()),
             owner: grant.owner,
+            owner_name: grant.person.map(|person| person.name),
             client: grant.client,
             client_name: grant.client_name,
             source: grant.source,

@@ -16,6 +16,12 @@ pub trait Host: Send + Sync {
     /// Returns what `owner`, the id of a principal, may do now; none if its credential is gone.
     fn rights(&self, owner: &str) -> Option<Access>;
 
+    /// Whether the login service has the settings with the fingerprint `rules` now. A gateway without a login service has
+    /// none.
+    fn has_login_rules(&self, _rules: &str) -> bool {
+        false
+    }
+
     /// Returns what `name` is.
     fn endpoint(&self, name: &str) -> Option<Endpoint>;
 

@@ -33,7 +33,7 @@ use crate::clock::seconds;
 use crate::error::{Code, Error};
 use crate::fetch::Fetcher;
 use crate::fields::Fields;
-use crate::grant::{Grant, NewGrant, Presented, Step};
+use crate::grant::{Grant, GrantedPerson, NewGrant, Presented, Step};
 use crate::grants::Grants;
 use crate::host::Host;
 use crate::keys::{KeyError, KeyRing, Keys};
@@ -212,6 +212,7 @@ impl AuthorizationServer {
             access,
             refreshes: request.refreshes,
             authenticates: request.authenticates,
+            person: GrantedPerson::of(owner),
             challenge: request.challenge.clone(),
         };
         let grant = Grant::new(of, now);
@@ -359,7 +360,7 @@ impl AuthorizationServer {
             Step::Repeat => None,
             Step::Advance(next) => Some(next),
         };
-        let rights = self.host.rights(&grant.owner);
+        let rights = self.grants.rights(grant);
         let Some(access) = rights.and_then(|rights| grant.access.within(&rights)) else {
             let reason = "the person who agreed has no access any more";
             return Err(self.ended(&presented.grant, grant, reason).await?);

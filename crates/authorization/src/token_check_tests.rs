@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::{Denied, Reason, Role};
+use auth::{Denied, Person, Principal, Reason, Role, TokenIssuer};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 
 use super::tests::{CALLBACK, bearer, code_form, logged_in, refresh_form, token};
+use crate::error::Code;
 use crate::fixture::{Gateway, Site, parameter, query};
 
 #[tokio::test]
@@ -106,4 +107,46 @@ async fn token_of_another_gateway_or_a_changed_one_is_refused() {
     site.store.set_fails(true);
     let unavailable = requests.check(&bearer(&tokens)).await;
     assert!(matches!(unavailable, Err(Denied::KeysUnavailable { .. })), "no store, no access");
+}
+
+#[tokio::test]
+async fn person_of_a_login_service_has_the_rights_of_the_sign_in_until_they_end_or_the_rules_change() {
+    let mut site = Site::new(Vec::new()).await;
+    let client = site.register(CALLBACK).await;
+    let requests = site.requests();
+    let rules = |now: Option<&str>| {
+        let now = now.map(str::to_owned);
+        *site.gateway.login_rules.lock().expect("no panic") = now;
+    };
+    let until = site.now + Duration::from_hours(1);
+    let person = Person { name: "ann@example.org".into(), until, rules: "one".into() };
+    let ann = Principal::of_person("https://login.example", "1", Role::Superuser, person);
+    let ann = ann.bound_to(Some("help".into()));
+    rules(Some("one"));
+    let code = site.log_in(&ann, &client, CALLBACK).await;
+    let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+    assert_eq!(&**sender.id(), "login:login.example#1");
+    assert_eq!((sender.role(), sender.view().map(|view| &**view)), (Role::Caller, Some("help")));
+    let grants = site.server.grants(None, site.now).await.expect("grants");
+    assert_eq!(grants[0].owner_name.as_deref(), Some("ann@example.org"));
+    let next = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    // Other settings of the login service, after a restart.
+    for other in [Some("two"), None] {
+        rules(other);
+        assert_eq!(site.server.has_grant(&grants[0].id).await, Some(false), "{other:?}");
+    }
+    let refused = token(&site, &refresh_form(&client, &next)).await.expect_err("it is over");
+    assert_eq!(refused.code, Code::InvalidGrant);
+    rules(Some("one"));
+    assert_eq!(site.server.has_grant(&grants[0].id).await, Some(false), "it has ended");
+    // The time until which the person need not sign in again.
+    let code = site.log_in(&ann, &client, CALLBACK).await;
+    let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    site.wait(3_599);
+    let tokens = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    site.wait(1);
+    let refused = token(&site, &refresh_form(&client, &tokens)).await.expect_err("it is over");
+    assert_eq!(refused.code, Code::InvalidGrant);
+    assert!(site.server.grants(None, site.now).await.expect("grants").is_empty());
 }

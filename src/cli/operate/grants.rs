@@ -152,10 +152,10 @@ fn table(grants: &[Raw]) -> Table {
         Table::new(&["GRANT", "PERSON", "CLIENT", "VOUCHED BY", "ROLE", "VIEW", "ENDPOINT", "LAST USED"]);
     table.rows.extend(grants.iter().map(|grant| {
         let id = text(grant, "id");
-        let name = text(grant, "client_name");
+        let [name, person] = ["client_name", "principal_name"].map(|member| text(grant, member));
         vec![
             Cell::new(id.char_indices().nth_back(SHORT - 1).map_or(&*id, |(at, _)| &id[at..])),
-            Cell::new(&text(grant, "principal")),
+            Cell::new(&if person.is_empty() { text(grant, "principal") } else { person }),
             Cell::new(&if name.is_empty() { text(grant, "client") } else { name }),
             voucher(grant),
             Cell::new(&text(grant, "role")),

@@ -55,6 +55,7 @@ pub struct AuditRecord {
     of: Option<String>,
     outcome: Cow<'static, str>,
     started: Instant,
+    is_withdrawn: bool,
     slot: Slot,
 }
 
@@ -145,6 +146,7 @@ impl AuditRecord {
             of: None,
             outcome: UNFINISHED.into(),
             started: Instant::now(),
+            is_withdrawn: false,
             slot,
         })
     }
@@ -192,6 +194,11 @@ impl AuditRecord {
         }
     }
 
+    /// Ends the action of a stranger, which was refused before it began: no line is written.
+    pub fn withdraw(mut self) {
+        self.is_withdrawn = true;
+    }
+
     /// Ends the action with [`DONE`] or the stable code of the failure.
     pub fn ended(mut self, outcome: impl Into<Cow<'static, str>>) {
         self.outcome = outcome.into();
@@ -212,6 +219,9 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for AuditRecord {
     fn drop(&mut self) {
+        if self.is_withdrawn {
+            return;
+        }
         let Self {
             role,
             request,
@@ -226,6 +236,7 @@ impl Drop for AuditRecord {
             outcome,
             started,
             slot,
+            ..
         } = &*self;
         let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
