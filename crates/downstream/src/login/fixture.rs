@@ -25,6 +25,7 @@ use gateway::logins::{
     CodeResponse, Consent, ErrorResponse, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per,
     SealState,
 };
+use oauth::Provider;
 
 pub(super) const LOCAL: &str = "127.0.0.1:8080";
 pub(super) const PUBLIC: &str = "https://gw.example";
@@ -128,10 +129,23 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn of(config: &Config, guard: Guard) -> Self {
+        Self::built(config, guard, |pages| pages)
+    }
+
+    /// With two keys, and with `provider` as the login service of people.
+    pub(super) fn with_provider(provider: Provider) -> (Self, [SecretString; 2]) {
+        let (keys, secrets) = two_keys();
+        let config = Config { auth: auth::Config::ApiKey(keys.into()), ..Config::default() };
+        let guard = Guard::new(&config).expect("no files");
+        let site = Self::built(&config, guard, |pages| pages.with_provider(Arc::new(provider), true));
+        (site, secrets)
+    }
+
+    fn built(config: &Config, guard: Guard, change: impl FnOnce(Pages) -> Pages) -> Self {
         let service = Arc::new(Fake::default());
         let links = Arc::new(LoginLinks::new(Arc::new(Sealer::random()), config.public_url.clone()));
         let logins = LoginContext { service: Arc::clone(&service) as Arc<dyn LoginService>, links };
-        let pages = Arc::new(Pages::new(&guard, config, logins));
+        let pages = Arc::new(change(Pages::new(&guard, config, logins)));
         let authenticator = guard.authenticator();
         let router = HttpService::new(guard, Arc::clone(&pages).router()).into_router();
         Self { router, pages, service, authenticator }

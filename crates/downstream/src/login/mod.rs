@@ -90,3 +90,5 @@ mod attack_tests;
 mod fixture;
 #[cfg(test)]
 mod login_tests;
+#[cfg(test)]
+mod people_tests;
