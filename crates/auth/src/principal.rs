@@ -205,9 +205,6 @@ impl fmt::Display for Role {
     }
 }
 
-/// The id of senders without a credential. Those of all others begin with the kind of their credential.
-const ANONYMOUS: &str = "anonymous";
-
 /// An authenticated sender of requests.
 #[derive(Debug, Clone)]
 pub struct Principal(Arc<Identity>);
@@ -223,16 +220,19 @@ struct Identity {
 }
 
 impl Principal {
+    /// The id of senders without a credential. Those of all others begin with the kind of their credential.
+    pub const ANONYMOUS: &str = "anonymous";
+
     /// The principal of all requests if authentication is off. That is possible on loopback only, where
     /// any user who can connect can also start Switchyard with any configuration.
     pub fn anonymous() -> Self {
         static ALL: OnceLock<Principal> = OnceLock::new();
-        ALL.get_or_init(|| Self::new(ANONYMOUS, Role::Superuser)).clone()
+        ALL.get_or_init(|| Self::new(Self::ANONYMOUS, Role::Superuser)).clone()
     }
 
     /// The sender of a request without a credential, if reading needs none (`anonymous_role: reader`).
     pub fn anonymous_reader() -> Self {
-        Self::new(ANONYMOUS, Role::Reader)
+        Self::new(Self::ANONYMOUS, Role::Reader)
     }
 
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
@@ -348,12 +348,12 @@ impl Principal {
 
     /// Whether `id` is that of requests without a credential.
     pub fn is_anonymous_id(id: &str) -> bool {
-        *id == *ANONYMOUS
+        *id == *Self::ANONYMOUS
     }
 
     /// Whether its requests had no credential, because the configuration asks for none.
     pub fn is_anonymous(&self) -> bool {
-        **self.id() == *ANONYMOUS
+        **self.id() == *Self::ANONYMOUS
     }
 
     /// Whether the credential was revoked or changed since authentication.

@@ -92,6 +92,11 @@ impl AuthorizationRequest {
         })
     }
 
+    /// The id of the client.
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
     /// Returns the redirect with `code`.
     pub(crate) fn granted(&self, code: &str, issuer: &str) -> String {
         with_parameters(&self.redirect_uri, &answer(&[("code", code)], self.state.as_deref(), issuer))

@@ -123,7 +123,12 @@ impl HttpService {
 
     async fn serve<B: Incoming + FromClient>(self, request: http::Request<B>) -> Response {
         let id = RequestId::new();
-        let (head, mut body) = request.into_parts();
+        let (mut head, mut body) = request.into_parts();
+        if self.0.guard.needs_address(&head)
+            && let Some(address) = body.address()
+        {
+            head.extensions.insert(address);
+        }
         let (answer, origin) = match self.0.guard.check_source(&head) {
             Ok(origin) if cors::is_preflight(&head.method, &head.headers) => {
                 (cors::preflight(&head.headers), origin)

@@ -4,6 +4,7 @@ mod activity;
 pub mod admission;
 mod audited;
 pub mod authority;
+pub mod authorization;
 pub mod authorization_settings;
 mod bodies;
 mod body_budget;

@@ -177,7 +177,7 @@ pub(super) fn is_below(path: &str) -> bool {
 
 /// Returns the endpoint that `path` belongs to; empty for Switchyard as a whole. A server name is repeated only if
 /// it is harmless in a header.
-fn endpoint_of(path: &str) -> &str {
+pub(super) fn endpoint_of(path: &str) -> &str {
     let path = path.strip_suffix('/').unwrap_or(path);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~%".contains(&b);
     let is_name = |name: &str| (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain);

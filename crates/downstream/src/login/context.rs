@@ -31,10 +31,10 @@ use runtime::telemetry::RequestId;
 
 /// The login pages. They share the sessions of browsers with other pages.
 pub struct Pages {
-    pub(super) sessions: Arc<BrowserSessions>,
+    pub(crate) sessions: Arc<BrowserSessions>,
     pub(super) browser: Arc<BrowserAccess>,
-    pub(super) logins: LoginContext,
-    pub(super) in_progress: InProgress,
+    pub(crate) logins: LoginContext,
+    pub(crate) in_progress: InProgress,
     /// Whether the listener accepts connections of this machine only.
     is_local: bool,
 }
@@ -52,6 +52,11 @@ impl Pages {
         }
     }
 
+    /// Whether visitors have to sign in with a credential.
+    pub(crate) fn asks_for_credentials(&self) -> bool {
+        !self.sessions.is_of_host() && self.sessions.without_sign_in(None).is_none()
+    }
+
     /// Returns the sessions of browsers, for other pages and for their sweep.
     pub fn sessions(&self) -> Arc<BrowserSessions> {
         Arc::clone(&self.sessions)
@@ -59,26 +64,34 @@ impl Pages {
 }
 
 /// One request to a login page.
-pub(super) struct Visit {
-    pub(super) headers: HeaderMap,
-    pub(super) query: Fields,
-    pub(super) form: Fields,
+pub(crate) struct Visit {
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Fields,
+    pub(crate) form: Fields,
     /// The `Host` of the request.
-    pub(super) host: Option<String>,
-    pub(super) cookies: Cookies,
-    pub(super) session: Option<BrowserSession>,
-    pub(super) from_host: Option<Principal>,
-    pub(super) id: RequestId,
+    pub(crate) host: Option<String>,
+    pub(crate) cookies: Cookies,
+    pub(crate) session: Option<BrowserSession>,
+    pub(crate) from_host: Option<Principal>,
+    pub(crate) id: RequestId,
 }
 
 impl Visit {
     /// Reads `request`, whose form must come from a page of Switchyard.
-    pub(super) async fn of(pages: &Pages, request: Request) -> Result<Self, Page> {
+    pub(crate) async fn of(pages: &Pages, request: Request) -> Result<Self, Page> {
+        let query = Fields::parse(request.uri().query().unwrap_or_default().as_bytes());
+        Self::with(pages, request, query.ok_or_else(messages::bad_fields)?).await
+    }
+
+    /// Reads `request` except its query, which the page reads itself.
+    pub(crate) async fn without_query(pages: &Pages, request: Request) -> Result<Self, Page> {
+        Self::with(pages, request, Fields::default()).await
+    }
+
+    async fn with(pages: &Pages, request: Request, query: Fields) -> Result<Self, Page> {
         let (head, body) = request.into_parts();
         let host = host_of(&head);
         let base = pages.logins.links.base(host.as_deref()).ok_or_else(messages::no_base)?;
-        let query = Fields::parse(head.uri.query().unwrap_or_default().as_bytes());
-        let query = query.ok_or_else(messages::bad_fields)?;
         let form = if head.method == Method::POST {
             if !form::is_own(&head.headers, &base) {
                 return Err(messages::foreign_form(&base));
@@ -100,7 +113,7 @@ impl Visit {
 
     /// Returns the session of the visitor, and the header that sets its cookie if it is new. None if the visitor must
     /// sign in.
-    pub(super) fn session(
+    pub(crate) fn session(
         &self,
         pages: &Pages,
     ) -> Result<Option<(BrowserSession, Option<HeaderValue>)>, Page> {
@@ -120,12 +133,12 @@ impl Visit {
     }
 
     /// Returns the header that sets the cookie of `new`.
-    pub(super) fn session_cookie(&self, new: &NewSession) -> Option<HeaderValue> {
+    pub(crate) fn session_cookie(&self, new: &NewSession) -> Option<HeaderValue> {
         self.cookies.set(SESSION, new.cookie.expose_secret(), SameSite::Lax)
     }
 
     /// Returns the session whose CSRF token the form has.
-    pub(super) fn session_of_form(&self) -> Result<&BrowserSession, Page> {
+    pub(crate) fn session_of_form(&self) -> Result<&BrowserSession, Page> {
         let session = self.session.as_ref().ok_or_else(messages::session_ended)?;
         let sent = self.form.get("csrf").unwrap_or_default();
         if form::is_equal(sent, session.csrf()) { Ok(session) } else { Err(messages::bad_csrf()) }

@@ -20,6 +20,7 @@ mod callback;
 mod client_metadata;
 mod context;
 mod dashboard_session;
+mod destination;
 mod in_progress;
 mod messages;
 mod permission;
@@ -35,7 +36,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 pub use self::context::Pages;
-use self::context::Visit;
+pub(crate) use self::context::Visit;
+pub(crate) use self::destination::{Destination, form_target};
+pub(crate) use self::permission::who;
+pub(crate) use self::sealed::{Rejected, open_request, seal_request};
+pub(crate) use self::sign_in::with_form;
 
 impl Pages {
     /// Returns the routes. `guard` accepts them without a credential. All are below `/oauth/`, except the one that tells

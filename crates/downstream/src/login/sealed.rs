@@ -1,4 +1,5 @@
-//! Values that leave Switchyard in a form or a URL during a login: the agreed redirect, and `state`.
+//! Values that leave Switchyard in a form or a URL during a login: the agreed redirect, `state`, and the request of a client
+//! that a person is asked about.
 //!
 //! Invariants: each is sealed for its purpose and for one principal, names one browser session, and expires after ten
 //! minutes. With the same `seal_keys`, another instance opens them too.
@@ -10,14 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::browser::form::is_equal;
 use crate::browser::sessions::BrowserSession;
+use authorization::AuthorizationRequest;
 use gateway::login_links::{LIFETIME, LoginLinks, is_past, seconds};
 
 const STATE: &str = "login state";
 const AGREEMENT: &str = "login agreement";
+const REQUEST: &str = "authorization request";
 
 /// Why a sealed value is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rejected {
+pub(crate) enum Rejected {
     /// Changed, invented, or made for another principal.
     Foreign,
     /// Made in another browser session of the principal.
@@ -85,6 +88,24 @@ pub(super) fn open_agreement(
     now: SystemTime,
 ) -> Result<ConfirmedRedirect, Rejected> {
     open(links, AGREEMENT, session, text, now)
+}
+
+pub(crate) fn seal_request(
+    links: &LoginLinks,
+    session: &BrowserSession,
+    request: &AuthorizationRequest,
+    now: SystemTime,
+) -> String {
+    seal(links, REQUEST, session, request, now)
+}
+
+pub(crate) fn open_request(
+    links: &LoginLinks,
+    session: &BrowserSession,
+    text: &str,
+    now: SystemTime,
+) -> Result<AuthorizationRequest, Rejected> {
+    open(links, REQUEST, session, text, now)
 }
 
 fn seal<T: Serialize>(
