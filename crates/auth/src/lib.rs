@@ -357,6 +357,11 @@ impl Authenticator {
         self.own.store(Some(Arc::new(own_tokens::OwnTokens::new(issuer))));
     }
 
+    /// Whether the authorization server of this gateway gives tokens with `role` to clients of `owner`.
+    pub fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.own.load().as_ref().is_some_and(|own| own.may_grant(owner, role))
+    }
+
     /// Notifies the principals of the grant `id` of the authorization server, which has ended.
     pub fn end_grant(&self, id: &str) {
         if let Some(own) = &*self.own.load() {
