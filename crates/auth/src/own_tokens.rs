@@ -56,6 +56,9 @@ pub trait TokenIssuer: Send + Sync {
     /// Returns the key that verifies tokens with `kid`, if it is one of its own. May block on a file.
     fn key(&self, kid: &str) -> Option<DecodingKey>;
 
+    /// Whether `owner`, the id of a principal, may have tokens with `role`.
+    fn may_grant(&self, owner: &str, role: Role) -> bool;
+
     /// Whether the grant `id` exists; none if that cannot be known now.
     fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>>;
 }
@@ -163,6 +166,11 @@ impl OwnTokens {
         Some(Err(Denied::KeysUnavailable { retry_after: RETRY }))
     }
 
+    /// Whether `owner` may have tokens with `role`.
+    pub(super) fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.issuer.may_grant(owner, role)
+    }
+
     /// Notifies all principals of the grant `id`, which has ended.
     pub(super) fn end(&self, id: &str) {
         let mut grants = self.grants();
@@ -235,7 +243,7 @@ impl OwnTokens {
             let seen = grants.seen.get(claims.grant()).filter(|seen| Instant::now() < seen.until);
             seen.ok_or(Denied::Unchecked)?.revocation_state.clone()
         };
-        let named = Principal::new(claims.sub.as_str(), role).bound_to(view);
+        let named = Principal::new(claims.sub.as_str(), role).of_grant().bound_to(view);
         // After the state was read, so that keys which change meanwhile end it.
         let (allowed, until) = match keys.load().holder_of(&claims.sub, SystemTime::now()) {
             None => (Some(named), claims.exp),

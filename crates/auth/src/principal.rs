@@ -209,13 +209,15 @@ impl fmt::Display for Role {
 #[derive(Debug, Clone)]
 pub struct Principal(Arc<Identity>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Identity {
     id: Arc<str>,
     role: Role,
     view: Option<Arc<str>>,
     /// The path of the only endpoint that its credential is for.
     endpoint: Option<Arc<str>>,
+    /// Whether its credential is a token of the authorization server of this gateway.
+    is_of_grant: bool,
     revocation_state: RevocationState,
 }
 
@@ -238,7 +240,8 @@ impl Principal {
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
         let revocation_state = RevocationState::default();
-        Self(Arc::new(Identity { id: id.into(), role, view: None, endpoint: None, revocation_state }))
+        let (id, is_of_grant) = (id.into(), false);
+        Self(Arc::new(Identity { id, role, view: None, endpoint: None, is_of_grant, revocation_state }))
     }
 
     /// Returns this principal bound to `view`: its credential reaches what the view has, and nothing else. It operates
@@ -252,16 +255,26 @@ impl Principal {
             Role::Reader => Role::Reader,
             Role::Caller | Role::Superuser => Role::Caller,
         };
-        let (revocation_state, endpoint) = (self.revocation_state().clone(), self.0.endpoint.clone());
-        Self(Arc::new(Identity { id: Arc::clone(self.id()), role, view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { role, view, ..Identity::clone(&self.0) }))
     }
 
     /// Returns this principal with a credential for the endpoint at the path `endpoint` only, such as `/mcp/NAME`.
     #[must_use]
     pub fn at_endpoint(&self, endpoint: Option<Arc<str>>) -> Self {
-        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
-        let revocation_state = self.revocation_state().clone();
-        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { endpoint, ..Identity::clone(&self.0) }))
+    }
+
+    /// Returns this principal as the owner of a grant: a client acts for it, with a token of the authorization server of this
+    /// gateway.
+    #[must_use]
+    pub fn of_grant(&self) -> Self {
+        Self(Arc::new(Identity { is_of_grant: true, ..Identity::clone(&self.0) }))
+    }
+
+    /// Whether a client acts for it, with a token of the authorization server of this gateway. Such a token may do what its owner
+    /// agreed to, and agrees to nothing itself.
+    pub fn is_of_grant(&self) -> bool {
+        self.0.is_of_grant
     }
 
     /// Returns this principal with no more than the role and the view of `holder`; none if it is bound to another view.
@@ -271,7 +284,7 @@ impl Principal {
             (own, bound) => own.or(bound).cloned(),
         };
         let role = self.role().min(holder.role());
-        Some(Self::new(Arc::clone(self.id()), role).bound_to(view))
+        Some(Self(Arc::new(Identity { role, ..Identity::clone(&self.0) })).bound_to(view))
     }
 
     /// Whether its credential is for requests to `path`. Clients of a server over HTTP+SSE post to a path of all servers,
@@ -289,9 +302,7 @@ impl Principal {
 
     /// Returns this principal with the revocation state `revocation_state`.
     pub(super) fn under(&self, revocation_state: RevocationState) -> Self {
-        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
-        let endpoint = self.0.endpoint.clone();
-        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { revocation_state, ..Identity::clone(&self.0) }))
     }
 
     /// The holder of the API key `id`.

@@ -81,6 +81,6 @@ pages! {
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod login_tests;
