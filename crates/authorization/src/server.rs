@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use auth::vault::Vault;
-use auth::{Principal, TokenIssuer};
+use auth::{Principal, Role, TokenIssuer};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::Raw;
@@ -173,6 +173,7 @@ impl AuthorizationServer {
         let (access, now) = (self.access(owner, request)?, seconds(now));
         let of = NewGrant {
             owner: owner.id().to_string(),
+            credential: self.host.credential(owner.id()),
             client: request.client.clone(),
             source: request.source,
             client_name: request.client_name.clone(),
@@ -284,6 +285,21 @@ impl AuthorizationServer {
     /// Ends the grant `id`.
     pub async fn end_grant(&self, id: &str) -> Result<(), StoreError> {
         self.grants.end(id).await
+    }
+
+    /// Ends the grants of `owner`, or of all owners, whose credential was revoked or replaced since the owner agreed. Returns
+    /// how many ended.
+    pub async fn end_without_credential(
+        &self,
+        owner: Option<&str>,
+        now: SystemTime,
+    ) -> Result<usize, StoreError> {
+        let mut all = self.grants.list(owner, seconds(now)).await?;
+        all.retain(|(_, grant)| !self.grants.has_same_credential(grant));
+        for (id, _) in &all {
+            self.grants.end(id).await?;
+        }
+        Ok(all.len())
     }
 
     /// Adds where and with which token the registration `id` is managed (RFC 7592, section 3).
@@ -431,6 +447,10 @@ impl TokenIssuer for AuthorizationServer {
 
     fn key(&self, kid: &str) -> Option<DecodingKey> {
         self.keys.verifying(kid, seconds(SystemTime::now()))
+    }
+
+    fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.host.rights(owner).is_some_and(|rights| role <= rights.role)
     }
 
     fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>> {

@@ -87,7 +87,7 @@ pages! {
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod login_tests;
 #[cfg(test)]

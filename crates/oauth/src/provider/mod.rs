@@ -210,7 +210,6 @@ impl Provider {
         let person = Person {
             name: name.as_str().into(),
             until: SystemTime::now() + self.settings.max_age,
-            rules: self.rules.as_str().into(),
         };
         let claims = Raw::of(&identity.claims());
         let roles = self.settings.roles();
