@@ -230,6 +230,9 @@ impl fmt::Display for Role {
     }
 }
 
+/// Begins the id of a person who signed in at a login service.
+const PERSON: &str = "login:";
+
 /// A person who signed in at the login service behind the authorization server, and has no credential of this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
@@ -237,8 +240,6 @@ pub struct Person {
     pub name: Arc<str>,
     /// When its rights end, so that it has to sign in again.
     pub until: SystemTime,
-    /// A fingerprint of the settings that gave it its rights.
-    pub rules: Arc<str>,
 }
 
 /// An authenticated sender of requests.
@@ -253,6 +254,8 @@ struct Identity {
     /// The path of the only endpoint that its credential is for.
     endpoint: Option<Arc<str>>,
     person: Option<Person>,
+    /// Whether its credential is a token of the authorization server of this gateway.
+    is_of_grant: bool,
     revocation_state: RevocationState,
 }
 
@@ -275,8 +278,16 @@ impl Principal {
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
         let revocation_state = RevocationState::default();
-        let id = id.into();
-        Self(Arc::new(Identity { id, role, view: None, endpoint: None, person: None, revocation_state }))
+        let (id, is_of_grant) = (id.into(), false);
+        Self(Arc::new(Identity {
+            id,
+            role,
+            view: None,
+            endpoint: None,
+            person: None,
+            is_of_grant,
+            revocation_state,
+        }))
     }
 
     /// Returns this principal bound to `view`: its credential reaches what the view has, and nothing else. It operates
@@ -290,13 +301,36 @@ impl Principal {
             Role::Reader => Role::Reader,
             Role::Caller | Role::Superuser => Role::Caller,
         };
-        Self(Arc::new(Identity { role, view, ..(*self.0).clone() }))
+        Self(Arc::new(Identity { role, view, ..Identity::clone(&self.0) }))
     }
 
     /// Returns this principal with a credential for the endpoint at the path `endpoint` only, such as `/mcp/NAME`.
     #[must_use]
     pub fn at_endpoint(&self, endpoint: Option<Arc<str>>) -> Self {
-        Self(Arc::new(Identity { endpoint, ..(*self.0).clone() }))
+        Self(Arc::new(Identity { endpoint, ..Identity::clone(&self.0) }))
+    }
+
+    /// Returns this principal as the owner of a grant: a client acts for it, with a token of the authorization server of this
+    /// gateway.
+    #[must_use]
+    pub fn of_grant(&self) -> Self {
+        Self(Arc::new(Identity { is_of_grant: true, ..Identity::clone(&self.0) }))
+    }
+
+    /// Whether a client acts for it, with a token of the authorization server of this gateway. Such a token may do what its owner
+    /// agreed to, and agrees to nothing itself.
+    pub fn is_of_grant(&self) -> bool {
+        self.0.is_of_grant
+    }
+
+    /// Returns this principal with no more than the role and the view of `holder`; none if it is bound to another view.
+    pub(super) fn within(&self, holder: &Self) -> Option<Self> {
+        let view = match (self.view(), holder.view()) {
+            (Some(own), Some(bound)) if own != bound => return None,
+            (own, bound) => own.or(bound).cloned(),
+        };
+        let role = self.role().min(holder.role());
+        Some(Self(Arc::new(Identity { role, ..Identity::clone(&self.0) })).bound_to(view))
     }
 
     /// Whether its credential is for requests to `path`. Clients of a server over HTTP+SSE post to a path of all servers,
@@ -314,7 +348,7 @@ impl Principal {
 
     /// Returns this principal with the revocation state `revocation_state`.
     pub(super) fn under(&self, revocation_state: RevocationState) -> Self {
-        Self(Arc::new(Identity { revocation_state, ..(*self.0).clone() }))
+        Self(Arc::new(Identity { revocation_state, ..Identity::clone(&self.0) }))
     }
 
     /// The holder of the API key `id`.
@@ -325,6 +359,11 @@ impl Principal {
     /// The id of the holder of the API key `key`.
     pub fn id_of_key(key: &str) -> String {
         format!("key:{key}")
+    }
+
+    /// The id of the API key whose holder is the principal `id`, if it is one.
+    pub(super) fn key_of_id(id: &str) -> Option<&str> {
+        id.strip_prefix("key:")
     }
 
     /// The subject of a token.
@@ -340,8 +379,13 @@ impl Principal {
     /// The person whom `issuer`, a login service, calls `subject`. An issuer has no fragment, so the id names both.
     pub fn of_person(issuer: &str, subject: &str, role: Role, person: Person) -> Self {
         let place = issuer.strip_prefix("https://").unwrap_or(issuer).trim_end_matches('/');
-        let unnamed = Self::new(format!("login:{place}#{subject}"), role);
-        Self(Arc::new(Identity { person: Some(person), ..(*unnamed.0).clone() }))
+        let unnamed = Self::new(format!("{PERSON}{place}#{subject}"), role);
+        Self(Arc::new(Identity { person: Some(person), ..Identity::clone(&unnamed.0) }))
+    }
+
+    /// Whether `id` is that of such a person.
+    pub fn is_person_id(id: &str) -> bool {
+        id.starts_with(PERSON)
     }
 
     /// The login of a person who has no credential of this gateway.

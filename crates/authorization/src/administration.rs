@@ -83,6 +83,21 @@ impl AuthorizationServer {
         Ok(grants.len())
     }
 
+    /// Ends the grants of `owner`, or of all owners, whose credential was revoked or replaced since the owner agreed. Returns
+    /// how many ended.
+    pub async fn end_without_credential(
+        &self,
+        owner: Option<&str>,
+        now: SystemTime,
+    ) -> Result<usize, StoreError> {
+        let mut all = self.grants.list(owner, seconds(now)).await?;
+        all.retain(|(_, grant)| !self.grants.has_same_credential(grant));
+        for (id, _) in &all {
+            self.grants.end(id).await?;
+        }
+        Ok(all.len())
+    }
+
     /// Removes the client `id` if it registered itself, and ends all grants to it. Returns how many these are; none if there
     /// is no such client. One of the operator's file, or with a document, stays known.
     pub async fn remove_client(&self, id: &str, now: SystemTime) -> Result<Option<usize>, StoreError> {

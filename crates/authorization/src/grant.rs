@@ -49,6 +49,8 @@ const REFRESH_PREFIX: &str = "swyr";
 pub(crate) struct Grant {
     /// The id of the principal.
     pub(crate) owner: String,
+    /// The tag of the credential with which the owner agreed.
+    pub(crate) credential: Option<String>,
     /// The id of the client.
     pub(crate) client: String,
     /// Where the metadata of the client came from.
@@ -82,20 +84,13 @@ pub(crate) struct GrantedPerson {
     pub(crate) rights: Access,
     /// When that ends, so that the person has to sign in again.
     until: u64,
-    /// The settings of the login service that gave these rights.
-    pub(crate) rules: String,
 }
 
 impl GrantedPerson {
     /// The rights of `owner`, who has signed in at the login service; `None` for the holder of a credential.
     pub(crate) fn of(owner: &Principal) -> Option<Self> {
         let person = owner.person()?;
-        Some(Self {
-            name: person.name.to_string(),
-            rights: Access::of(owner),
-            until: seconds(person.until),
-            rules: person.rules.to_string(),
-        })
+        Some(Self { name: person.name.to_string(), rights: Access::of(owner), until: seconds(person.until) })
     }
 }
 
@@ -161,6 +156,7 @@ impl Grant {
     pub(crate) fn new(of: NewGrant, now: u64) -> Self {
         Self {
             owner: of.owner,
+            credential: of.credential,
             client: of.client,
             source: of.source,
             client_name: of.client_name,
@@ -287,6 +283,7 @@ impl fmt::Debug for Grant {
 #[derive(Debug, Clone)]
 pub(crate) struct NewGrant {
     pub(crate) owner: String,
+    pub(crate) credential: Option<String>,
     pub(crate) client: String,
     pub(crate) source: ClientSource,
     pub(crate) client_name: Option<String>,

@@ -124,21 +124,22 @@ impl Grants {
 
     /// Whether the grant `id` exists.
     pub(crate) async fn exists(&self, id: &str, now: u64) -> Result<bool, StoreError> {
-        let is_valid = |grant: &Grant| !grant.is_over(now) && self.has_rules_of(grant);
+        let is_valid = |grant: &Grant| !grant.is_over(now) && self.has_same_credential(grant);
         Ok(self.find(id).await?.is_some_and(|found| is_valid(&found.value)))
     }
 
     /// What the owner of `grant` may do now.
     pub(crate) fn rights(&self, grant: &Grant) -> Option<Access> {
-        match &grant.person {
-            Some(person) => self.has_rules_of(grant).then(|| person.rights.clone()),
+        let rights = match &grant.person {
+            Some(person) => Some(person.rights.clone()),
             None => self.host.rights(&grant.owner),
-        }
+        };
+        rights.filter(|_| self.has_same_credential(grant))
     }
 
-    /// Whether the settings are still those that gave a person without a credential its rights.
-    fn has_rules_of(&self, grant: &Grant) -> bool {
-        grant.person.as_ref().is_none_or(|person| self.host.has_login_rules(&person.rules))
+    /// Whether the owner of `grant` still has the credential with which it agreed.
+    pub(crate) fn has_same_credential(&self, grant: &Grant) -> bool {
+        grant.credential == self.host.credential(&grant.owner)
     }
 
     /// Ends the grant `id`. None of its tokens is accepted from now on.

@@ -16,10 +16,11 @@ pub trait Host: Send + Sync {
     /// Returns what `owner`, the id of a principal, may do now; none if its credential is gone.
     fn rights(&self, owner: &str) -> Option<Access>;
 
-    /// Whether the login service has the settings with the fingerprint `rules` now. A gateway without a login service has
-    /// none.
-    fn has_login_rules(&self, _rules: &str) -> bool {
-        false
+    /// Returns a tag of the credential of `owner`; another credential of the same owner has another tag. For a person who
+    /// signed in at the login service, it is a tag of the settings that decide who is let in there. None for an owner
+    /// without either.
+    fn credential(&self, _owner: &str) -> Option<String> {
+        None
     }
 
     /// Returns what `name` is.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use auth::vault::Vault;
-use auth::{Principal, TokenIssuer};
+use auth::{Principal, Role, TokenIssuer};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::Raw;
@@ -204,6 +204,7 @@ impl AuthorizationServer {
         let (access, now) = (self.access(owner, request)?, seconds(now));
         let of = NewGrant {
             owner: owner.id().to_string(),
+            credential: self.host.credential(owner.id()),
             client: request.client.clone(),
             source: request.source,
             client_name: request.client_name.clone(),
@@ -478,6 +479,10 @@ impl TokenIssuer for AuthorizationServer {
 
     fn key(&self, kid: &str) -> Option<DecodingKey> {
         self.keys.verifying(kid, seconds(SystemTime::now()))
+    }
+
+    fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.host.rights(owner).is_some_and(|rights| role <= rights.role)
     }
 
     fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>> {

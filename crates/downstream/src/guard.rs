@@ -35,7 +35,7 @@ use crate::body_budget::{self, Growth, Incoming};
 use crate::browser::access::BrowserAccess;
 use crate::browser::form;
 use crate::browser::sessions::{BrowserSessions, Visitors};
-use auth::{Authenticator, Denied, Principal, Reason};
+use auth::{Authenticator, Denied, Principal, Reason, Role};
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::limit::Limit;
@@ -150,6 +150,11 @@ impl Guard {
     /// Whether the request needs no credential.
     fn is_public(&self, parts: &request::Parts) -> bool {
         self.is_for_authorization(parts) || is_public(parts)
+    }
+
+    /// Whether a client that acts for `principal` gets a token with `role` if the person agrees.
+    pub(super) fn may_grant(&self, principal: &Principal, role: Role) -> bool {
+        principal.is_of_grant() && self.authenticator.may_grant(principal.id(), role)
     }
 
     /// Returns the part that knows the sessions of browsers.

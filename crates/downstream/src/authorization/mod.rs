@@ -73,3 +73,10 @@ impl Endpoints {
         clients.method_not_allowed_fallback(answer::method_not_allowed).merge(people).with_state(self)
     }
 }
+
+#[cfg(test)]
+mod attack_tests;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod flow_tests;

@@ -87,6 +87,8 @@ pages! {
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod login_tests;
+#[cfg(test)]
+mod people_tests;
