@@ -277,6 +277,16 @@ impl Principal {
         self.0.is_of_grant
     }
 
+    /// Returns this principal with no more than the role and the view of `holder`; none if it is bound to another view.
+    pub(super) fn within(&self, holder: &Self) -> Option<Self> {
+        let view = match (self.view(), holder.view()) {
+            (Some(own), Some(bound)) if own != bound => return None,
+            (own, bound) => own.or(bound).cloned(),
+        };
+        let role = self.role().min(holder.role());
+        Some(Self::new(Arc::clone(self.id()), role).bound_to(view))
+    }
+
     /// Whether its credential is for requests to `path`. Clients of a server over HTTP+SSE post to a path of all servers,
     /// where the session is the one of the server.
     pub fn may_reach(&self, path: &str) -> bool {
@@ -303,6 +313,11 @@ impl Principal {
     /// The id of the holder of the API key `key`.
     pub fn id_of_key(key: &str) -> String {
         format!("key:{key}")
+    }
+
+    /// The id of the API key whose holder is the principal `id`, if it is one.
+    pub(super) fn key_of_id(id: &str) -> Option<&str> {
+        id.strip_prefix("key:")
     }
 
     /// The subject of a token.

@@ -47,6 +47,8 @@ const REFRESH_PREFIX: &str = "swyr";
 pub(crate) struct Grant {
     /// The id of the principal.
     pub(crate) owner: String,
+    /// The tag of the credential with which the owner agreed.
+    pub(crate) credential: Option<String>,
     /// The id of the client.
     pub(crate) client: String,
     /// Where the metadata of the client came from.
@@ -131,6 +133,7 @@ impl Grant {
     pub(crate) fn new(of: NewGrant, now: u64) -> Self {
         Self {
             owner: of.owner,
+            credential: of.credential,
             client: of.client,
             source: of.source,
             client_name: of.client_name,
@@ -253,6 +256,7 @@ impl fmt::Debug for Grant {
 #[derive(Debug, Clone)]
 pub(crate) struct NewGrant {
     pub(crate) owner: String,
+    pub(crate) credential: Option<String>,
     pub(crate) client: String,
     pub(crate) source: ClientSource,
     pub(crate) client_name: Option<String>,

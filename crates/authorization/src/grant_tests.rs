@@ -19,6 +19,7 @@ fn challenge() -> Challenge {
 fn grant(refreshes: bool) -> Grant {
     let of = NewGrant {
         owner: "key:ann".to_owned(),
+        credential: None,
         client: "https://app.example/client.json".to_owned(),
         source: ClientSource::Document,
         client_name: None,

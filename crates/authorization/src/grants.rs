@@ -98,7 +98,13 @@ impl Grants {
 
     /// Whether the grant `id` exists.
     pub(crate) async fn exists(&self, id: &str, now: u64) -> Result<bool, StoreError> {
-        Ok(self.find(id).await?.is_some_and(|found| !found.value.is_over(now)))
+        let is_valid = |grant: &Grant| !grant.is_over(now) && self.has_same_credential(grant);
+        Ok(self.find(id).await?.is_some_and(|found| is_valid(&found.value)))
+    }
+
+    /// Whether the owner of `grant` still has the credential with which it agreed.
+    pub(crate) fn has_same_credential(&self, grant: &Grant) -> bool {
+        grant.credential == self.host.credential(&grant.owner)
     }
 
     /// Ends the grant `id`. None of its tokens is accepted from now on.

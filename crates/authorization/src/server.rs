@@ -173,6 +173,7 @@ impl AuthorizationServer {
         let (access, now) = (self.access(owner, request)?, seconds(now));
         let of = NewGrant {
             owner: owner.id().to_string(),
+            credential: self.host.credential(owner.id()),
             client: request.client.clone(),
             source: request.source,
             client_name: request.client_name.clone(),
@@ -285,6 +286,21 @@ impl AuthorizationServer {
         self.grants.end(id).await
     }
 
+    /// Ends the grants of `owner`, or of all owners, whose credential was revoked or replaced since the owner agreed. Returns
+    /// how many ended.
+    pub async fn end_without_credential(
+        &self,
+        owner: Option<&str>,
+        now: SystemTime,
+    ) -> Result<usize, StoreError> {
+        let mut all = self.grants.list(owner, seconds(now)).await?;
+        all.retain(|(_, grant)| !self.grants.has_same_credential(grant));
+        for (id, _) in &all {
+            self.grants.end(id).await?;
+        }
+        Ok(all.len())
+    }
+
     /// Adds where and with which token the registration `id` is managed (RFC 7592, section 3).
     fn managed(&self, mut answer: Value, id: &str, token: &SecretString) -> Value {
         answer["registration_client_uri"] = format!("{}{REGISTER}/{id}", self.config.issuer).into();
@@ -312,7 +328,7 @@ impl AuthorizationServer {
             Step::Repeat => None,
             Step::Advance(next) => Some(next),
         };
-        let rights = self.host.rights(&grant.owner);
+        let rights = self.host.rights(&grant.owner).filter(|_| self.grants.has_same_credential(grant));
         let Some(access) = rights.and_then(|rights| grant.access.within(&rights)) else {
             let reason = "the person who agreed has no access any more";
             return Err(self.ended(&presented.grant, grant, reason).await?);

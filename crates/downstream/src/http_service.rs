@@ -237,7 +237,10 @@ impl ServiceParts {
         let path = line.uri.path();
         log_refused(&refusal, line, id);
         let mut answer = refusal.response(AnswerFormat::of(path), id);
-        if refusal == Refusal::Denied(Denied::NoRole)
+        let names_scope =
+            matches!(refusal, Refusal::Denied(Denied::NoRole)) || self.guard.metadata().has_own_issuer();
+        if answer.headers().contains_key(WWW_AUTHENTICATE)
+            && names_scope
             && let Some(scope) = self.guard.metadata().scope_for_calls()
         {
             add_to_challenge(("scope", &scope), &mut answer);

@@ -144,13 +144,10 @@ impl BrowserSessions {
         None
     }
 
-    /// Begins a session for the holder of `credential`. A client cannot sign in as the person that it acts for: it would agree to
-    /// more than it got.
+    /// Begins a session for the holder of `credential`. A client cannot sign in as the person that it acts for: it would
+    /// agree to more than it got.
     pub(crate) async fn sign_in(&self, credential: SecretString) -> Result<NewSession, Denied> {
         let principal = self.checked(&credential).await?;
-        if principal.is_of_grant() {
-            return Err(Denied::Credential(Reason::Audience));
-        }
         Ok(self.insert(principal, Some(Arc::new(credential))))
     }
 
@@ -210,7 +207,7 @@ impl BrowserSessions {
         let mut value =
             HeaderValue::from_str(text.expose_secret()).map_err(|_| Denied::Credential(Reason::NotBearer))?;
         value.set_sensitive(true);
-        authenticator.check(&HeaderMap::from_iter([(AUTHORIZATION, value)])).await
+        authenticator.check_person(&HeaderMap::from_iter([(AUTHORIZATION, value)])).await
     }
 
     /// Returns the session `id` and notes its use.
