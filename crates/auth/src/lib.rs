@@ -378,11 +378,6 @@ impl Authenticator {
         self.own.store(Some(Arc::new(own_tokens::OwnTokens::new(issuer))));
     }
 
-    /// Whether the authorization server of this gateway gives tokens with `role` to clients of `owner`.
-    pub fn may_grant(&self, owner: &str, role: Role) -> bool {
-        self.own.load().as_ref().is_some_and(|own| own.may_grant(owner, role))
-    }
-
     /// The `iss` of the tokens of the authorization server of this gateway, if it has one.
     pub fn own_issuer(&self) -> Option<Arc<str>> {
         self.own.load().as_ref().map(|own| own.issuer())
@@ -408,6 +403,11 @@ impl Authenticator {
         entries.iter().map(|entry| (entry.holder().id().to_string(), entry.key.hash.tag())).collect()
     }
 
+    /// Whether the authorization server of this gateway gives tokens with `role` to clients of `owner`.
+    pub fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.own.load().as_ref().is_some_and(|own| own.may_grant(owner, role))
+    }
+
     /// Notifies the principals of the grant `id` of the authorization server, which has ended.
     pub fn end_grant(&self, id: &str) {
         if let Some(own) = &*self.own.load() {
@@ -429,19 +429,6 @@ impl Authenticator {
 
     /// Returns the sender of `headers`. It also checks slow hashes, and waits for the keys of a login service.
     pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        if let Some(own) = self.own.load_full()
-            && let Ok(token) = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])
-            && !headers.contains_key(API_KEY_HEADER)
-            && let Some(judged) = own.check_grant(token, &self.mode).await
-        {
-            return judged;
-        }
-        self.check_person(headers).await
-    }
-
-    /// Returns the sender of `headers` like [`Authenticator::check`]. A token of the authorization server of this gateway is
-    /// refused, because it belongs to a client and not to a person.
-    pub async fn check_person(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         // One time limit covers all repetitions that renewals of the keys cause.
         let judged =
             tokio::time::timeout(password_check::QUEUE_WAIT, self.check_with_renewals(headers)).await;
@@ -449,6 +436,13 @@ impl Authenticator {
     }
 
     async fn check_with_renewals(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
+        if let Some(own) = self.own.load_full()
+            && let Ok(token) = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])
+            && !headers.contains_key(API_KEY_HEADER)
+            && let Some(judged) = own.check_grant(token, &self.mode).await
+        {
+            return judged;
+        }
         for _ in 0..MOST_RENEWALS {
             let mode = self.mode.load_full();
             let judged = mode.authenticate(headers);

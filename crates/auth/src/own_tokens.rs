@@ -243,7 +243,7 @@ impl OwnTokens {
             let seen = grants.seen.get(claims.grant()).filter(|seen| Instant::now() < seen.until);
             seen.ok_or(Denied::Unchecked)?.revocation_state.clone()
         };
-        let named = Principal::new(claims.sub.as_str(), role).bound_to(view);
+        let named = Principal::new(claims.sub.as_str(), role).of_grant().bound_to(view);
         // After the state was read, so that keys which change meanwhile end it.
         let (allowed, until) = match keys.load().holder_of(&claims.sub, SystemTime::now()) {
             None => (Some(named), claims.exp),
@@ -253,7 +253,7 @@ impl OwnTokens {
             }
         };
         let allowed = allowed.ok_or(Denied::Credential(Reason::Revoked))?;
-        Ok(Sender { principal: allowed.of_grant().at_endpoint(endpoint).under(state), until })
+        Ok(Sender { principal: allowed.at_endpoint(endpoint).under(state), until })
     }
 }
 

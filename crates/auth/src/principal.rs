@@ -284,7 +284,7 @@ impl Principal {
             (own, bound) => own.or(bound).cloned(),
         };
         let role = self.role().min(holder.role());
-        Some(Self::new(Arc::clone(self.id()), role).bound_to(view))
+        Some(Self(Arc::new(Identity { role, ..Identity::clone(&self.0) })).bound_to(view))
     }
 
     /// Whether its credential is for requests to `path`. Clients of a server over HTTP+SSE post to a path of all servers,

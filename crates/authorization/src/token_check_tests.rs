@@ -139,14 +139,6 @@ async fn grant_belongs_to_the_key_with_which_its_owner_agreed() {
 }
 
 #[tokio::test]
-async fn person_does_not_sign_in_with_a_token_of_a_client() {
-    let (site, _, _, tokens) = logged_in().await;
-    let requests = site.requests();
-    assert!(requests.check(&bearer(&tokens)).await.is_ok());
-    assert!(requests.check_person(&bearer(&tokens)).await.is_err());
-}
-
-#[tokio::test]
 async fn token_of_another_gateway_or_a_changed_one_is_refused() {
     let (site, _, _, tokens) = logged_in().await;
     let (_other, _, _, foreign) = logged_in().await;

@@ -219,6 +219,10 @@ impl auth::TokenIssuer for OwnIssuer {
         None
     }
 
+    fn may_grant(&self, _: &str, _: auth::Role) -> bool {
+        false
+    }
+
     fn has_grant<'a>(&'a self, _: &'a str) -> futures_util::future::BoxFuture<'a, Option<bool>> {
         Box::pin(async { Some(false) })
     }

@@ -207,7 +207,7 @@ impl BrowserSessions {
         let mut value =
             HeaderValue::from_str(text.expose_secret()).map_err(|_| Denied::Credential(Reason::NotBearer))?;
         value.set_sensitive(true);
-        authenticator.check_person(&HeaderMap::from_iter([(AUTHORIZATION, value)])).await
+        authenticator.check(&HeaderMap::from_iter([(AUTHORIZATION, value)])).await
     }
 
     /// Returns the session `id` and notes its use.
