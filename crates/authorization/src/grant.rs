@@ -90,11 +90,7 @@ impl GrantedPerson {
     /// The rights of `owner`, who has signed in at the login service; `None` for the holder of a credential.
     pub(crate) fn of(owner: &Principal) -> Option<Self> {
         let person = owner.person()?;
-        Some(Self {
-            name: person.name.to_string(),
-            rights: Access::of(owner),
-            until: seconds(person.until),
-        })
+        Some(Self { name: person.name.to_string(), rights: Access::of(owner), until: seconds(person.until) })
     }
 }
 

@@ -207,10 +207,7 @@ impl Provider {
         let name: String = name.chars().take(MAX_NAME).collect();
         let not_allowed = |reason| SignInError::NotAllowed { account: name.clone(), reason };
         self.settings.allow.check(&self.settings.issuer.text, identity).map_err(not_allowed)?;
-        let person = Person {
-            name: name.as_str().into(),
-            until: SystemTime::now() + self.settings.max_age,
-        };
+        let person = Person { name: name.as_str().into(), until: SystemTime::now() + self.settings.max_age };
         let claims = Raw::of(&identity.claims());
         let roles = self.settings.roles();
         roles.person(&self.settings.issuer.text, &claims, person).map_err(|denied| match denied {
