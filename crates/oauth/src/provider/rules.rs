@@ -21,6 +21,8 @@ const GITHUB_API: &str = "https://api.github.com";
 /// The host of Entra, and the parts of its issuers that stand for the accounts of all companies.
 const ENTRA: &str = "login.microsoftonline.com";
 const MANY_TENANTS: [&str; 3] = ["common", "organizations", "consumers"];
+/// In the place of a view: all that there is.
+const EVERYTHING: &str = "*";
 /// The claim with the groups of a person.
 const GROUPS: &str = "groups";
 
@@ -91,6 +93,12 @@ impl ProviderSettings {
             view_claim,
             view_map: self.view_map.clone(),
         }
+    }
+
+    /// The words of `view_map` that name a view, each with it.
+    pub fn mapped_views(&self) -> impl Iterator<Item = (&str, &str)> {
+        let views = self.view_map.iter().flatten().filter(|(_, view)| *view != EVERYTHING);
+        views.map(|(word, view)| (word.as_str(), view.as_str()))
     }
 
     /// The scopes to ask for.
