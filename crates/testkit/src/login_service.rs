@@ -31,7 +31,7 @@ const TOKEN: &str = "canary-of-the-login-token";
 
 type Fields = HashMap<String, String>;
 
-/// What the service says of the next person, and what is wrong with it.
+/// The answers about the next person, and the faults of the service.
 #[derive(Debug, Clone)]
 pub struct Script {
     /// Members of ID tokens beside the usual ones; `null` removes one.

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariants: an answer is used only if the service that was asked gave it, and for the login that began. A person is
-//! known by the issuer and `sub`, and never by an email address. Who is not allowed by a rule of the operator is not let
-//! in, and an email address counts only if the service has verified it. No request has the parameter `resource`, which
+//! known by the issuer and `sub`, and never by an email address. Nobody is signed in without a rule
+//! of the operator. An email address counts only if the service has verified it. No request has the parameter `resource`, which
 //! some services refuse. The tokens of the service are used here and are not stored.
 //!
 //! Not here: browsers, and who may begin how many logins (`downstream`).
@@ -81,7 +81,7 @@ pub enum SignInError {
     NotAllowed {
         /// The name of the account.
         account: String,
-        /// What is missing.
+        /// The rule that is not met.
         reason: &'static str,
     },
 }
@@ -119,7 +119,7 @@ impl Provider {
         &self.settings.issuer.url
     }
 
-    /// A fingerprint of the settings that decide who is let in, and as what.
+    /// A fingerprint of the settings that decide who may sign in, and with which rights.
     pub fn rules(&self) -> &str {
         &self.rules
     }

@@ -32,7 +32,7 @@ const METADATA_LIFETIME: Duration = Duration::from_hours(1);
 /// How long keys are used: a key that the service removed is accepted for at most this long.
 const KEYS_LIFETIME: Duration = Duration::from_mins(10);
 
-/// What was last read of the service.
+/// The documents of the service that are known.
 pub(super) struct OpenId {
     metadata: Latest<Metadata>,
     keys: Latest<IdTokens>,

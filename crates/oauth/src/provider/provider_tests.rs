@@ -1,4 +1,4 @@
-//! Logins at a login service of the tests: who is let in, and every answer that is refused.
+//! Logins at a login service of the tests: who is signed in, and every answer that is refused.
 
 use auth::{Principal, Role};
 use net::http::Network;
@@ -55,7 +55,7 @@ pub(super) async fn sign_in(service: &LoginService, provider: &Provider) -> Resu
     provider.finish(&answered.started, &answered.response).await
 }
 
-/// What was wrong with a sign-in.
+/// The reason why nobody was signed in.
 async fn refusal(service: &LoginService, provider: &Provider) -> String {
     sign_in(service, provider).await.expect_err("nobody is signed in").to_string()
 }

@@ -1,6 +1,6 @@
 //! Settings of the login service: `server.authorization_server.login`.
 //!
-//! Invariants: somebody decides who is let in, by a list or by roles. A login service for the accounts of all companies
+//! Invariants: a list or roles decide who may sign in. A login service for the accounts of all companies
 //! is refused, because each company could name any email address.
 
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ settings! {
 pub struct LoginIssuer {
     /// As the operator writes it.
     pub text: String,
-    /// The same as a URL.
+    /// The parsed form.
     pub url: Url,
 }
 
