@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use settings::{Setting, settings};
 use url::Url;
 
-use crate::config::{read_id, read_issuer, read_scopes, read_secret};
+use crate::config::{read_id, read_issuer, read_scope_list, read_secret};
 use crate::dial::is_loopback;
 use crate::discovery::{is_same_issuer, union};
 
@@ -45,12 +45,12 @@ settings! {
     pub struct ProviderSettings {
         /// its issuer, such as `https://accounts.google.com`, whose OpenID metadata is read; `https://github.com` for GitHub
         pub issuer: LoginIssuer, required "the URL of the login service, such as https://login.example.org", with read_login_issuer;
-        /// the id of the client that you registered there, with the redirect URI `{public_url}/oauth/login/callback`
+        /// the id of the client that you registered there, with the redirect URI `{public_url}/oauth/login-callback`
         pub client_id: String, required "the id of the client that you registered at the login service", with read_id;
         /// the secret of that client
         pub client_secret: SecretString, required "a reference to the secret of the client, such as ${LOGIN_SECRET}", with read_secret;
         /// the scopes to ask for, beside `openid`
-        pub scopes: Vec<String> => "`openid email profile`; at GitHub `read:user user:email read:org`", with read_scopes;
+        pub scopes: Vec<String> => "`openid email profile`; at GitHub `read:user user:email read:org`", with read_scope_list;
         /// the people who may sign in: who is on one of the lists. Without a list, `role_map` decides
         pub allow: Allow => "required, or `role_map`";
         /// the claim with the roles of a person, also as a path such as `realm_access.roles`
