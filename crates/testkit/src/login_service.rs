@@ -1,4 +1,4 @@
-//! A login service: an OpenID provider, and GitHub at the same port. Everybody who comes to it agrees at once.
+//! A login service: an `OpenID` provider, and GitHub at the same port. Everybody who comes to it agrees at once.
 //!
 //! It is strict where real ones are: a code works once, with its client, redirect URI and verifier, and the parameter
 //! `resource` is refused. A test chooses the person, and what is wrong.

@@ -57,8 +57,8 @@ pub struct Provider {
 
 /// The way in which a service says who somebody is.
 enum ServiceProfile {
-    OpenId(openid::OpenId),
-    GitHub(github::GitHub),
+    OpenId(Box<openid::OpenId>),
+    GitHub(Box<github::GitHub>),
 }
 
 /// A login that began. It is sealed into `state`.
@@ -94,8 +94,8 @@ impl Provider {
         let hosts = written.into_iter().flatten().filter_map(|url| url.host_str().map(str::to_owned));
         let services = Services::new(&settings.issuer.url, &hosts.collect::<Vec<_>>(), network, shutdown);
         let profile = match settings.github_api() {
-            Some(api) => ServiceProfile::GitHub(github::GitHub::new(&settings, api)),
-            None => ServiceProfile::OpenId(openid::OpenId::default()),
+            Some(api) => ServiceProfile::GitHub(Box::new(github::GitHub::new(&settings, api))),
+            None => ServiceProfile::OpenId(Box::default()),
         };
         let rules = format!(
             "{} {} {:?} {:?} {}",
@@ -260,9 +260,13 @@ impl Provider {
 }
 
 /// Bounds the time of `work`, which may need several requests.
-async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let late = |_| Error::later("it did not answer within 20 seconds");
-    timeout(LONGEST, work).await.map_err(late)?
+fn within<T>(work: impl Future<Output = Result<T, Error>>) -> impl Future<Output = Result<T, Error>> {
+    // It is large, as it holds requests.
+    let work = Box::pin(work);
+    async {
+        let late = |_| Error::later("it did not answer within 20 seconds");
+        timeout(LONGEST, work).await.map_err(late)?
+    }
 }
 
 #[cfg(test)]

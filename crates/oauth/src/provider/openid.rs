@@ -1,4 +1,4 @@
-//! The profile of OpenID: metadata by discovery, a verified ID token, and the userinfo endpoint.
+//! The profile of `OpenID`: metadata by discovery, a verified ID token, and the userinfo endpoint.
 //!
 //! Invariants: metadata of another issuer is refused. Claims of userinfo count only with the `sub` of the ID token, and
 //! never in the place of a claim of it.
@@ -38,7 +38,7 @@ pub(super) struct OpenId {
     keys: Latest<IdTokens>,
 }
 
-/// The metadata of an OpenID provider.
+/// The metadata of an `OpenID` provider.
 #[derive(Deserialize)]
 pub(super) struct Metadata {
     #[serde(flatten)]

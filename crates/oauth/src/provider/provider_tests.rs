@@ -285,7 +285,7 @@ async fn role_and_view_come_from_claims_and_from_nothing_else() {
             }
         });
         let signed_in = sign_in(&service, &provider(&service, settings)).await;
-        let found = signed_in.ok().map(|one| (one.role(), one.view().map(|view| view.to_string())));
+        let found = signed_in.ok().map(|one| (one.role(), one.view().map(ToString::to_string)));
         let expected = expected.map(|(role, view)| (role, view.map(str::to_owned)));
         assert_eq!(found, expected, "{settings} {claims}");
     }

@@ -43,7 +43,7 @@ settings! {
     /// The login service at which people sign in.
     #[derive(Debug, Clone)]
     pub struct ProviderSettings {
-        /// its issuer, such as `https://accounts.google.com`, whose OpenID metadata is read; `https://github.com` for GitHub
+        /// its issuer, such as `https://accounts.google.com`, whose `OpenID` metadata is read; `https://github.com` for GitHub
         pub issuer: LoginIssuer, required "the URL of the login service, such as https://login.example.org", with read_login_issuer;
         /// the id of the client that you registered there, with the redirect URI `{public_url}/oauth/login-callback`
         pub client_id: String, required "the id of the client that you registered at the login service", with read_id;
