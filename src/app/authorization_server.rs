@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use auth::Authenticator;
 use auth::vault::Vault;
+use auth::{Authenticator, Principal};
 use authorization::{Access, AuthorizationServer, Endpoint, FolderStore, Host, KeyError, Parts};
 use gateway::manager::Manager;
 use net::http::Network;
+use oauth::Provider;
 use runtime::shutdown::Shutdown;
 
 /// The pause before grants of revoked keys are searched again if the store failed.
@@ -49,17 +50,30 @@ pub(super) struct Uses {
     pub(super) shutdown: Shutdown,
 }
 
+/// The authorization server, and who may sign in for its clients.
+pub(super) struct Opened {
+    pub(super) server: Arc<AuthorizationServer>,
+    /// The login service at which people sign in.
+    pub(super) people: Option<Arc<Provider>>,
+    /// Whether a key is enough.
+    pub(super) takes_keys: bool,
+}
+
 /// Opens the authorization server that `config` asks for, whose tokens are accepted from now on.
-pub(super) async fn open(
-    config: &downstream::Config,
-    uses: Uses,
-) -> Result<Option<Arc<AuthorizationServer>>, Error> {
+pub(super) async fn open(config: &downstream::Config, uses: Uses) -> Result<Option<Opened>, Error> {
     let Some(settings) = &config.authorization_server else { return Ok(None) };
     let Uses { manager, authenticator, vault, network, shutdown } = uses;
     let (Some(url), Some(vault), Some(state)) = (&config.public_url, vault, config.vault.folder()) else {
         return Err(Error::Incomplete);
     };
-    let host = Arc::new(GatewayHost { manager, authenticator: Arc::clone(&authenticator) });
+    let login = settings.login.clone();
+    let people = login.map(|login| Arc::new(Provider::new(login, &network, &shutdown)));
+    let host = Arc::new(GatewayHost {
+        manager,
+        authenticator: Arc::clone(&authenticator),
+        people: people.clone(),
+        takes_keys: settings.keys,
+    });
     let store = Arc::new(FolderStore::of_issuer(&state, url));
     let parts = Parts { vault, store, host, network, shutdown: shutdown.clone() };
     let server = AuthorizationServer::open(settings.server(url.clone()), parts, SystemTime::now()).await?;
@@ -68,7 +82,7 @@ pub(super) async fn open(
     let (followed, keys) = (Arc::clone(&server), Arc::clone(&authenticator));
     shutdown.spawn_until_end(async move { follow_keys(&followed, &keys).await });
     tracing::info!(issuer = url, "clients can log in at the authorization server");
-    Ok(Some(server))
+    Ok(Some(Opened { server, people, takes_keys: settings.keys }))
 }
 
 /// Ends the grants of API keys that were revoked or replaced, also while the program did not run. Their tokens have ended
@@ -114,15 +128,23 @@ async fn end_of_others(
 struct GatewayHost {
     manager: Arc<Manager>,
     authenticator: Arc<Authenticator>,
+    /// The login service at which people sign in.
+    people: Option<Arc<Provider>>,
+    /// Whether the holders of keys may let clients in.
+    takes_keys: bool,
 }
 
 impl Host for GatewayHost {
     fn rights(&self, owner: &str) -> Option<Access> {
-        self.authenticator.key_holder(owner).map(|holder| Access::of(&holder))
+        let holder = self.authenticator.key_holder(owner).filter(|_| self.takes_keys);
+        holder.map(|holder| Access::of(&holder))
     }
 
     fn credential(&self, owner: &str) -> Option<String> {
-        self.authenticator.key_tag(owner)
+        if Principal::is_person_id(owner) {
+            return self.people.as_ref().map(|people| people.rules().to_owned());
+        }
+        self.authenticator.key_tag(owner).filter(|_| self.takes_keys)
     }
 
     fn endpoint(&self, name: &str) -> Option<Endpoint> {

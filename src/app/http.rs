@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use super::authorization_server::Opened;
 use super::{ShutdownSteps, logins};
 use auth::Sealer;
-use authorization::AuthorizationServer;
 use downstream::admission::Slots;
 use downstream::authorization::Endpoints;
 use downstream::guard::Guard;
@@ -30,7 +30,7 @@ pub(super) fn service(
     ShutdownSteps { edge: shutdown, leaving }: &ShutdownSteps,
     of_file: admin::Options,
     sockets: SocketCounts,
-    tokens: Option<Arc<AuthorizationServer>>,
+    tokens: Option<Opened>,
 ) -> (HttpService, Arc<Sessions>, LoginPages) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
@@ -50,9 +50,9 @@ pub(super) fn service(
     let is_local = config.listen.ip().is_loopback();
     let links = Arc::clone(&logins.links);
     let elicited = || LoginPages::new(Arc::clone(&links), is_local.then(|| config.listen.to_string()));
-    let pages = logins::pages(&guard, config, logins.clone(), shutdown);
-    let grants = tokens.clone();
-    let endpoints = tokens.map(|server| Endpoints::new(server, &mut guard, &pages));
+    let pages = logins::pages(&guard, config, logins.clone(), tokens.as_ref(), shutdown);
+    let grants = tokens.as_ref().map(|tokens| Arc::clone(&tokens.server));
+    let endpoints = tokens.map(|tokens| Endpoints::new(tokens.server, &mut guard, &pages));
     let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited()));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);

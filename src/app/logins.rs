@@ -11,6 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use super::authorization_server::Opened;
 use super::bind;
 use auth::Sealer;
 use downstream::guard::Guard;
@@ -35,14 +36,19 @@ pub(super) fn context(
     LoginContext { service, links }
 }
 
-/// Builds the pages, whose sessions end when their time is over or their credential is revoked.
+/// Builds the pages, at which people sign in for the clients of the authorization server `tokens`. Their sessions end when their time is over or their credential is revoked.
 pub(super) fn pages(
     guard: &Guard,
     config: &downstream::Config,
     logins: LoginContext,
+    tokens: Option<&Opened>,
     shutdown: &Shutdown,
 ) -> Arc<Pages> {
-    let pages = Arc::new(Pages::new(guard, config, logins));
+    let mut pages = Pages::new(guard, config, logins);
+    if let Some(Opened { people: Some(people), takes_keys, .. }) = tokens {
+        pages = pages.with_provider(Arc::clone(people), *takes_keys);
+    }
+    let pages = Arc::new(pages);
     let (sessions, mut renewals) = (pages.sessions(), guard.authenticator().renewals());
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
@@ -72,7 +78,7 @@ fn listen(manager: &Arc<Manager>, end: &Shutdown) -> Result<LoginPages, io::Erro
     let guard = Guard::new(&config).map_err(io::Error::other)?;
     let logins = context(Arc::clone(manager) as Arc<dyn LoginService>, &Arc::new(Sealer::random()), &config);
     let elicited = LoginPages::new(Arc::clone(&logins.links), Some(config.listen.to_string()));
-    let pages = pages(&guard, &config, logins, end);
+    let pages = pages(&guard, &config, logins, None, end);
     let service = HttpService::new(guard, pages.router());
     end.spawn(listener::serve(socket, service, config.limits, end.clone()));
     Ok(elicited)

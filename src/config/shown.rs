@@ -19,13 +19,13 @@ const PUBLIC: &[&str] = &[
     "algorithm", "algorithms", "allow", "allowed_hosts", "allowed_origins", "anonymous_role", "auth", "auth_mode",
     "audience", "azp", "bearer_file", "builtin", "ca", "cert", "chunking", "client_ca", "client_id", "client_metadata_url",
     "collection", "collection_mapping_file", "collection_prefix", "command", "cwd", "database", "default_pass_env",
-    "default_tools_on_change", "deny", "description", "embedding", "env_file", "era", "exclude", "expires", "forward_headers",
-    "grant", "host", "id",
+    "default_tools_on_change", "deny", "description", "domains", "emails", "embedding", "env_file", "era", "exclude", "expires", "forward_headers",
+    "github_api_url", "grant", "groups", "host", "id",
     "identity_provider", "index_dir", "ingest_roots", "issuer", "jwks_uri", "jwks_url", "keys_file", "listen", "log_file", "log_format",
     "log_level", "map", "model", "no_proxy", "on_change", "pass_env", "path", "per", "prefix", "private_key_id", "project",
     "project_from", "provider", "proxy", "public_url", "redirect_uri", "redirect_uris", "resource", "role", "role_claim", "roles", "roles_claim",
     "scopes", "sharing", "state_dir", "store", "tenant", "token_endpoint", "token_header", "tool_names", "transport",
-    "trusted_hosts", "type", "url", "username", "memory_budget", "authorization_servers", "require",
+    "trusted_hosts", "type", "url", "username", "view_claim", "memory_budget", "authorization_servers", "require",
 ];
 /// Whether the setting `key` has no secret, wherever it is.
 #[cfg(feature = "program")]
@@ -34,7 +34,7 @@ pub(crate) fn is_public_setting(key: &str) -> bool {
 }
 
 /// Mappings with any keys, whose values have no secret.
-const PUBLIC_MAPS: &[&str] = &["rename", "trusted", "role_map", "client_roles"];
+const PUBLIC_MAPS: &[&str] = &["rename", "trusted", "role_map", "view_map", "client_roles"];
 /// Words before a credential in a header.
 const SCHEMES: &[&str] = &["bearer", "basic", "token"];
 /// Parts of the names of arguments whose values are secret.

@@ -1,4 +1,4 @@
-//! ID tokens: what an OpenID provider says of a person who signed in there.
+//! ID tokens: what an `OpenID` provider says of a person who signed in there.
 //!
 //! Invariants: a token is accepted from its issuer only, for this client and for one login, and every check of other
 //! tokens applies to it. A key is of the kind that the algorithm needs, and never a shared secret. The issuer decides

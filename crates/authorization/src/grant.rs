@@ -75,7 +75,7 @@ pub(crate) struct Grant {
     stage: Stage,
 }
 
-/// What the login service behind this server said of a person.
+/// A person of the login service behind this server, as that service described it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GrantedPerson {
     /// An email address or account name, for people.

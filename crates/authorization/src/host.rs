@@ -17,7 +17,7 @@ pub trait Host: Send + Sync {
     fn rights(&self, owner: &str) -> Option<Access>;
 
     /// Returns a tag of the credential of `owner`; another credential of the same owner has another tag. For a person who
-    /// signed in at the login service, it is a tag of the settings that decide who is let in there. None for an owner
+    /// signed in at the login service, it is a tag of the settings that decide who may sign in there. None for an owner
     /// without either.
     fn credential(&self, _owner: &str) -> Option<String> {
         None

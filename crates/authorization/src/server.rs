@@ -432,9 +432,12 @@ impl AuthorizationServer {
         owner: &Principal,
         request: &AuthorizationRequest,
     ) -> Result<Access, AuthorizationError> {
-        let refused = || Error::new(Code::AccessDenied, "the person has no access to this view");
+        let refused = |reason| request.refused(Error::new(Code::AccessDenied, reason), &self.config.issuer);
+        if owner.person().is_none() && self.host.rights(owner.id()).is_none() {
+            return Err(refused("the person signed in in a way that lets no client in"));
+        }
         let access = request.requested.granted(&Access::of(owner));
-        access.ok_or_else(|| request.refused(refused(), &self.config.issuer))
+        access.ok_or_else(|| refused("the person has no access to this view"))
     }
 
     /// Whether `owner` has a grant that covers `request`, and the client does not want another question. An answer that a program on the machine receives is never

@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use oauth::ProviderSettings;
 use secrecy::SecretString;
 
 use super::authority::{Authority, Hosts, Origin, Origins};
@@ -216,7 +217,12 @@ impl Config {
         let lost = self.certificate_views().into_iter().filter(is_missing).map(|(name, view)| {
             format!("the certificate `{name}` sees nothing, because there is no view `{view}`")
         });
-        self.auth.without_view(views).into_iter().chain(lost).collect()
+        let login = self.authorization_server.as_ref().and_then(|own| own.login.as_ref());
+        let mapped = login.into_iter().flat_map(ProviderSettings::mapped_views);
+        let of_people = mapped.filter(|(_, view)| !views.contains(view)).map(|(word, view)| {
+            format!("`{word}` in `login.view_map` sees nothing, because there is no view `{view}`")
+        });
+        self.auth.without_view(views).into_iter().chain(lost).chain(of_people).collect()
     }
 
     /// Accepts requests for the host of `public_url`, and from its pages.

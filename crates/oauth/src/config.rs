@@ -219,10 +219,12 @@ pub(crate) fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
 }
 
 /// Reads a list of scopes. The word [`SERVER_SCOPES`] stands for those that the server names.
-pub(crate) fn read_scopes(setting: &Setting<'_>) -> Option<Vec<String>> {
-    if setting.is_word(SERVER_SCOPES) {
-        return Some(Vec::new());
-    }
+fn read_scopes(setting: &Setting<'_>) -> Option<Vec<String>> {
+    if setting.is_word(SERVER_SCOPES) { Some(Vec::new()) } else { read_scope_list(setting) }
+}
+
+/// Reads a list of scopes.
+pub(crate) fn read_scope_list(setting: &Setting<'_>) -> Option<Vec<String>> {
     // RFC 6749, section 3.3.
     let is_one = |c: char| matches!(c, '!' | '#'..='[' | ']'..='~');
     let read = |text: &str| (!text.is_empty() && text.chars().all(is_one)).then(|| text.to_owned());

@@ -1,4 +1,4 @@
-//! A login service: an OpenID provider, and GitHub at the same port. Everybody who comes to it agrees at once.
+//! A login service: an `OpenID` provider, and GitHub at the same port. Everybody who comes to it agrees at once.
 //!
 //! It is strict where real ones are: a code works once, with its client, redirect URI and verifier, and the parameter
 //! `resource` is refused. A test chooses the person, and what is wrong.
@@ -31,7 +31,7 @@ const TOKEN: &str = "canary-of-the-login-token";
 
 type Fields = HashMap<String, String>;
 
-/// What the service says of the next person, and what is wrong with it.
+/// The answers about the next person, and the faults of the service.
 #[derive(Debug, Clone)]
 pub struct Script {
     /// Members of ID tokens beside the usual ones; `null` removes one.

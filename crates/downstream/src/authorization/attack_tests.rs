@@ -360,6 +360,28 @@ async fn log_has_each_decision_and_no_secret() {
 }
 
 #[tokio::test]
+async fn request_for_another_host_is_refused_at_every_endpoint() {
+    let site = Site::new().await;
+    let mut rebound = Browser::on(&site.router, "evil.example", "http://evil.example");
+    for (method, path) in [
+        (Method::GET, "/.well-known/oauth-authorization-server"),
+        (Method::GET, "/oauth/jwks.json"),
+        (Method::POST, "/oauth/token"),
+        (Method::POST, "/oauth/register"),
+        (Method::GET, "/oauth/authorize"),
+    ] {
+        let answer = rebound.send(method.clone(), path, &[], String::new()).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}: {}", answer.text);
+        assert!(answer.text.contains("host_not_allowed"), "{}", answer.text);
+    }
+    // Another Switchyard, as a client of this one.
+    let headers = [("cdn-loop", "switchyard"), ("content-type", "application/json")];
+    let mut program = site.program(None);
+    let answer = program.send(Method::POST, "/oauth/register", &headers, "{}".to_owned()).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
+}
+
+#[tokio::test]
 async fn without_an_authorization_server_every_path_is_what_it_was() {
     let config = Config { public_url: Some(PUBLIC.to_owned()), ..Config::default() };
     let (entries, _) = crate::login::fixture::two_keys();
@@ -367,17 +389,18 @@ async fn without_an_authorization_server_every_path_is_what_it_was() {
     let guard = Guard::new(&config).expect("no files");
     let router = HttpService::new(guard, axum::Router::new()).into_router();
     let mut program = Browser::on(&router, "127.0.0.1", "http://127.0.0.1");
-    for (method, path, status) in [
-        (Method::GET, "/.well-known/oauth-authorization-server", 404),
-        (Method::GET, "/.well-known/openid-configuration/mcp", 404),
-        (Method::GET, "/mcp/.well-known/openid-configuration", 404),
-        (Method::POST, "/oauth/token", 404),
-        (Method::DELETE, "/oauth/token", 401),
-        (Method::GET, "/oauth/jwks.json", 404),
-        (Method::POST, "/token", 404),
+    for (method, path) in [
+        (Method::GET, "/.well-known/oauth-authorization-server"),
+        (Method::GET, "/.well-known/openid-configuration/mcp"),
+        (Method::GET, "/mcp/.well-known/openid-configuration"),
+        (Method::POST, "/oauth/token"),
+        (Method::DELETE, "/oauth/register/x"),
+        (Method::GET, "/oauth/jwks.json"),
+        (Method::GET, "/oauth/authorize"),
+        (Method::POST, "/token"),
     ] {
         let answer = program.send(method.clone(), path, &[], String::new()).await;
-        assert_eq!(answer.status.as_u16(), status, "{method} {path}");
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{method} {path}: {}", answer.text);
         let headers = [("origin", "https://inspector.example")];
         let answer = program.send(method.clone(), path, &headers, String::new()).await;
         assert_eq!(answer.header("access-control-allow-origin"), "", "{method} {path}");

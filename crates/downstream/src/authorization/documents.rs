@@ -23,10 +23,12 @@ use auth::TokenIssuer;
 use runtime::telemetry::RequestId;
 
 /// The routes of the metadata.
-pub(super) const METADATA_PATHS: [&str; 8] = [
+pub(super) const METADATA_PATHS: [&str; 10] = [
     "/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-authorization-server/",
     "/.well-known/oauth-authorization-server/{*endpoint}",
     "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/",
     "/.well-known/openid-configuration/{*endpoint}",
     "/mcp/.well-known/oauth-authorization-server",
     "/mcp/.well-known/openid-configuration",

@@ -146,8 +146,8 @@ impl BrowserSessions {
         None
     }
 
-    /// Begins a session for the holder of `credential`. A client cannot sign in as the person that it acts for: it would agree to
-    /// more than it got.
+    /// Begins a session for the holder of `credential`. A client cannot sign in as the person that it acts for: it would agree
+    /// to more than it got.
     pub(crate) async fn sign_in(&self, credential: SecretString) -> Result<NewSession, Denied> {
         let principal = self.checked(&credential).await?;
         if principal.is_of_grant() {

@@ -45,7 +45,7 @@ impl PeopleLogin {
         Self { provider, takes_keys, in_progress: InProgress::default(), rate, redeemed: Mutex::default() }
     }
 
-    /// Adds the button that leads to the login service. The browser goes on to any address of it.
+    /// Adds the button that leads to the login service. Its pages may redirect to any HTTPS address.
     pub(super) fn offered_on(&self, page: Page, form: HtmlForm) -> Page {
         let issuer = self.provider.issuer();
         let origin = issuer.origin().ascii_serialization();

@@ -1,6 +1,6 @@
-//! The people whom the operator lets in.
+//! The people who may sign in.
 //!
-//! Invariants: without a list, everybody with a role is let in, and the settings then have a `role_map`. An address counts
+//! Invariants: without a list, everybody with a role may sign in, and the settings then have a `role_map`. An address counts
 //! only if it is verified. A domain is compared as a whole.
 
 use super::identity::Identity;
@@ -8,7 +8,7 @@ use super::rules::Allow;
 
 /// The issuer of Google, which also signs in accounts with addresses of other providers.
 const GOOGLE: &str = "https://accounts.google.com";
-/// What is wrong with an account that has too many groups.
+/// The reason for an account that has too many groups.
 pub(super) const TOO_MANY_GROUPS: &str =
     "it has more groups than its login service writes into a token; the operator can use roles instead";
 
@@ -38,7 +38,7 @@ impl Allow {
             () if needs_email && self.groups.is_empty() && identity.emails.is_empty() => {
                 "its login service names no email address"
             }
-            () => "it is not among the people whom the operator lets in",
+            () => "it is not among the people who may sign in",
         })
     }
 }

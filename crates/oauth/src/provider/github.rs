@@ -1,4 +1,4 @@
-//! The profile of GitHub, which has no OpenID: the account, its verified addresses and organizations come from its API.
+//! The profile of GitHub, which has no `OpenID`: the account, its verified addresses and organizations come from its API.
 //!
 //! Invariant: the first 100 addresses and organizations count, each in one request.
 //!

@@ -17,7 +17,7 @@ pub(super) struct Identity {
 impl Identity {
     /// Claims of an ID token, and those of userinfo that it lacks.
     pub(super) fn new(claims: Map<String, Value>, more: Map<String, Value>) -> Self {
-        let named: Vec<_> = [&claims, &more].into_iter().filter_map(|document| email(document)).collect();
+        let named: Vec<_> = [&claims, &more].into_iter().filter_map(email).collect();
         let emails: Vec<String> =
             named.iter().filter(|(_, is_verified)| *is_verified).map(|(email, _)| email.clone()).collect();
         let has_unverified = emails.is_empty() && !named.is_empty();
@@ -63,9 +63,9 @@ impl Identity {
 
     /// The name of the person, for people.
     pub(super) fn name(&self) -> String {
-        let names = ["preferred_username", "login", "name", "sub"];
-        let named = self.emails.first().map(String::as_str);
-        let name = named.or_else(|| names.iter().find_map(|name| self.text(name)));
+        let claims = ["preferred_username", "login", "name", "sub"];
+        let email = self.emails.first().map(String::as_str);
+        let name = email.or_else(|| claims.iter().find_map(|claim| self.text(claim)));
         name.unwrap_or("somebody").to_owned()
     }
 }

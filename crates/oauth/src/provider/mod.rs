@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariants: an answer is used only if the service that was asked gave it, and for the login that began. A person is
-//! known by the issuer and `sub`, and never by an email address. Who is not allowed by a rule of the operator is not let
-//! in, and an email address counts only if the service has verified it. No request has the parameter `resource`, which
+//! known by the issuer and `sub`, and never by an email address. Nobody is signed in without a rule
+//! of the operator. An email address counts only if the service has verified it. No request has the parameter `resource`, which
 //! some services refuse. The tokens of the service are used here and are not stored.
 //!
 //! Not here: browsers, and who may begin how many logins (`downstream`).
@@ -57,8 +57,8 @@ pub struct Provider {
 
 /// The way in which a service says who somebody is.
 enum ServiceProfile {
-    OpenId(openid::OpenId),
-    GitHub(github::GitHub),
+    OpenId(Box<openid::OpenId>),
+    GitHub(Box<github::GitHub>),
 }
 
 /// A login that began. It is sealed into `state`.
@@ -81,7 +81,7 @@ pub enum SignInError {
     NotAllowed {
         /// The name of the account.
         account: String,
-        /// What is missing.
+        /// The rule that is not met.
         reason: &'static str,
     },
 }
@@ -94,8 +94,8 @@ impl Provider {
         let hosts = written.into_iter().flatten().filter_map(|url| url.host_str().map(str::to_owned));
         let services = Services::new(&settings.issuer.url, &hosts.collect::<Vec<_>>(), network, shutdown);
         let profile = match settings.github_api() {
-            Some(api) => ServiceProfile::GitHub(github::GitHub::new(&settings, api)),
-            None => ServiceProfile::OpenId(openid::OpenId::default()),
+            Some(api) => ServiceProfile::GitHub(Box::new(github::GitHub::new(&settings, api))),
+            None => ServiceProfile::OpenId(Box::default()),
         };
         let rules = format!(
             "{} {} {:?} {:?} {}",
@@ -119,7 +119,7 @@ impl Provider {
         &self.settings.issuer.url
     }
 
-    /// A fingerprint of the settings that decide who is let in, and as what.
+    /// A fingerprint of the settings that decide who may sign in, and with which rights.
     pub fn rules(&self) -> &str {
         &self.rules
     }
@@ -260,9 +260,13 @@ impl Provider {
 }
 
 /// Bounds the time of `work`, which may need several requests.
-async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let late = |_| Error::later("it did not answer within 20 seconds");
-    timeout(LONGEST, work).await.map_err(late)?
+fn within<T>(work: impl Future<Output = Result<T, Error>>) -> impl Future<Output = Result<T, Error>> {
+    // It is large, as it holds requests.
+    let work = Box::pin(work);
+    async {
+        let late = |_| Error::later("it did not answer within 20 seconds");
+        timeout(LONGEST, work).await.map_err(late)?
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The profile of OpenID: metadata by discovery, a verified ID token, and the userinfo endpoint.
+//! The profile of `OpenID`: metadata by discovery, a verified ID token, and the userinfo endpoint.
 //!
 //! Invariants: metadata of another issuer is refused. Claims of userinfo count only with the `sub` of the ID token, and
 //! never in the place of a claim of it.
@@ -32,13 +32,13 @@ const METADATA_LIFETIME: Duration = Duration::from_hours(1);
 /// How long keys are used: a key that the service removed is accepted for at most this long.
 const KEYS_LIFETIME: Duration = Duration::from_mins(10);
 
-/// What was last read of the service.
+/// The documents of the service that are known.
 pub(super) struct OpenId {
     metadata: Latest<Metadata>,
     keys: Latest<IdTokens>,
 }
 
-/// The metadata of an OpenID provider.
+/// The metadata of an `OpenID` provider.
 #[derive(Deserialize)]
 pub(super) struct Metadata {
     #[serde(flatten)]

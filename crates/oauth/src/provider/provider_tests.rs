@@ -1,4 +1,4 @@
-//! Logins at a login service of the tests: who is let in, and every answer that is refused.
+//! Logins at a login service of the tests: who is signed in, and every answer that is refused.
 
 use auth::{Principal, Role};
 use net::http::Network;
@@ -55,7 +55,7 @@ pub(super) async fn sign_in(service: &LoginService, provider: &Provider) -> Resu
     provider.finish(&answered.started, &answered.response).await
 }
 
-/// What was wrong with a sign-in.
+/// The reason why nobody was signed in.
 async fn refusal(service: &LoginService, provider: &Provider) -> String {
     sign_in(service, provider).await.expect_err("nobody is signed in").to_string()
 }
@@ -285,7 +285,7 @@ async fn role_and_view_come_from_claims_and_from_nothing_else() {
             }
         });
         let signed_in = sign_in(&service, &provider(&service, settings)).await;
-        let found = signed_in.ok().map(|one| (one.role(), one.view().map(|view| view.to_string())));
+        let found = signed_in.ok().map(|one| (one.role(), one.view().map(ToString::to_string)));
         let expected = expected.map(|(role, view)| (role, view.map(str::to_owned)));
         assert_eq!(found, expected, "{settings} {claims}");
     }

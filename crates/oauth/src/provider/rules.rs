@@ -1,6 +1,6 @@
 //! Settings of the login service: `server.authorization_server.login`.
 //!
-//! Invariants: somebody decides who is let in, by a list or by roles. A login service for the accounts of all companies
+//! Invariants: a list or roles decide who may sign in. A login service for the accounts of all companies
 //! is refused, because each company could name any email address.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use settings::{Setting, settings};
 use url::Url;
 
-use crate::config::{read_id, read_issuer, read_scopes, read_secret};
+use crate::config::{read_id, read_issuer, read_scope_list, read_secret};
 use crate::dial::is_loopback;
 use crate::discovery::{is_same_issuer, union};
 
@@ -21,6 +21,8 @@ const GITHUB_API: &str = "https://api.github.com";
 /// The host of Entra, and the parts of its issuers that stand for the accounts of all companies.
 const ENTRA: &str = "login.microsoftonline.com";
 const MANY_TENANTS: [&str; 3] = ["common", "organizations", "consumers"];
+/// In the place of a view: all that there is.
+const EVERYTHING: &str = "*";
 /// The claim with the groups of a person.
 const GROUPS: &str = "groups";
 
@@ -41,14 +43,14 @@ settings! {
     /// The login service at which people sign in.
     #[derive(Debug, Clone)]
     pub struct ProviderSettings {
-        /// its issuer, such as `https://accounts.google.com`, whose OpenID metadata is read; `https://github.com` for GitHub
+        /// its issuer, such as `https://accounts.google.com`, whose `OpenID` metadata is read; `https://github.com` for GitHub
         pub issuer: LoginIssuer, required "the URL of the login service, such as https://login.example.org", with read_login_issuer;
-        /// the id of the client that you registered there, with the redirect URI `{public_url}/oauth/login/callback`
+        /// the id of the client that you registered there, with the redirect URI `{public_url}/oauth/login-callback`
         pub client_id: String, required "the id of the client that you registered at the login service", with read_id;
         /// the secret of that client
         pub client_secret: SecretString, required "a reference to the secret of the client, such as ${LOGIN_SECRET}", with read_secret;
         /// the scopes to ask for, beside `openid`
-        pub scopes: Vec<String> => "`openid email profile`; at GitHub `read:user user:email read:org`", with read_scopes;
+        pub scopes: Vec<String> => "`openid email profile`; at GitHub `read:user user:email read:org`", with read_scope_list;
         /// the people who may sign in: who is on one of the lists. Without a list, `role_map` decides
         pub allow: Allow => "required, or `role_map`";
         /// the claim with the roles of a person, also as a path such as `realm_access.roles`
@@ -75,7 +77,7 @@ settings! {
 pub struct LoginIssuer {
     /// As the operator writes it.
     pub text: String,
-    /// The same as a URL.
+    /// The parsed form.
     pub url: Url,
 }
 
@@ -91,6 +93,12 @@ impl ProviderSettings {
             view_claim,
             view_map: self.view_map.clone(),
         }
+    }
+
+    /// The words of `view_map` that name a view, each with it.
+    pub fn mapped_views(&self) -> impl Iterator<Item = (&str, &str)> {
+        let views = self.view_map.iter().flatten().filter(|(_, view)| *view != EVERYTHING);
+        views.map(|(word, view)| (word.as_str(), view.as_str()))
     }
 
     /// The scopes to ask for.
