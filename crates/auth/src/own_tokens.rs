@@ -171,13 +171,12 @@ impl OwnTokens {
         self.issuer.may_grant(owner, role)
     }
 
-    /// Notifies all principals of the grant `id`, which has ended.
-    pub(super) fn end(&self, id: &str) {
+    /// Notifies all principals of the grant `id`, which has ended. Returns whether there may be any.
+    pub(super) fn end(&self, id: &str) -> bool {
         let mut grants = self.grants();
         grants.ended += 1;
-        if let Some(seen) = grants.seen.pop(id) {
-            seen.revocation_state.end();
-        }
+        let seen = grants.seen.pop(id);
+        seen.inspect(|seen| seen.revocation_state.end()).is_some()
     }
 
     /// Notifies the principals of all grants of `owners`, whose keys were revoked or changed. The grants are looked up
