@@ -3,7 +3,7 @@
 //! Invariants: a token is accepted while its grant exists. If the grant ends in this process, its principals are
 //! notified at once; if another process ends it, its tokens are refused within a minute. The principal of a token is
 //! the one that agreed to the grant, and not another one of the same name. A token for one endpoint is accepted there only.
-//! A token of the holder of an API key never allows more than the key does now: if the key is revoked or changed, the
+//! A token of the holder of an API key never allows more than the key does now. If the key is revoked or changed, the
 //! principals of its tokens are notified with those of the key.
 //!
 //! Not here: how tokens come about (`authorization`), and the comparison of endpoint and path (`downstream`).
@@ -256,13 +256,13 @@ impl OwnTokens {
     }
 }
 
-/// The sender of a token, and the second since 1970 at which the token or the credential behind it expires.
+/// The sender of a token, and the second since 1970 at which the token or the key of its owner expires.
 struct Sender {
     principal: Principal,
     until: u64,
 }
 
-/// The holder of the API key behind a token.
+/// The holder of the API key of a token.
 pub(super) struct Holder {
     pub(super) principal: Principal,
     /// When the key expires, in seconds since 1970.
