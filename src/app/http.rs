@@ -51,6 +51,7 @@ pub(super) fn service(
     let links = Arc::clone(&logins.links);
     let elicited = || LoginPages::new(Arc::clone(&links), is_local.then(|| config.listen.to_string()));
     let pages = logins::pages(&guard, config, logins.clone(), tokens.as_ref(), shutdown);
+    let grants = tokens.as_ref().map(|tokens| Arc::clone(&tokens.server));
     let endpoints = tokens.map(|tokens| Endpoints::new(tokens.server, &mut guard, &pages));
     let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited()));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
@@ -63,6 +64,7 @@ pub(super) fn service(
         drain: leaving.clone(),
         authenticator: Some(authenticator),
         logins: Some(logins),
+        grants,
         count_clients: Some(count_clients),
         gateway: Some(gateway),
         ..of_file

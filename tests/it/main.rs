@@ -4,6 +4,7 @@
 mod attacks;
 mod attribution;
 mod audit;
+mod authorization_server;
 mod away;
 mod bad_input;
 mod caller_limits;

@@ -203,13 +203,13 @@ async fn end_of_a_grant_ends_its_principals_within_a_second() {
     let (gateway, operator) = (gateway().await, operator());
     let requests = gateway.options.authenticator.clone().expect("an authenticator");
     let ends: [fn(&str) -> String; 3] = [
-        |_| "/grants?principal=key:ann".to_owned(),
+        |_| "/grants?principal=key:listed".to_owned(),
         |client| format!("/clients?client={client}"),
         |id| format!("/grants/{id}"),
     ];
     for (at, path) in ends.into_iter().enumerate() {
         let client = client(&gateway).await;
-        let headers = grant(&gateway, &person("key:ann"), &client, "mcp:call").await;
+        let headers = grant(&gateway, &person("key:listed"), &client, "mcp:call").await;
         let sender = requests.check(&headers).await.expect("accepted");
         let id = seen(&gateway, "", &operator).await[0]["id"].as_str().expect("an id").to_owned();
         let path = path(if at == 2 { &id } else { &client });
@@ -271,5 +271,5 @@ async fn grants_and_requests_are_in_the_metrics() {
         assert!(metrics.text().lines().any(|found| found == line), "{line} is not in\n{}", metrics.text());
     }
     let without = Gateway::of(vec![]).await.get("/metrics").await;
-    assert!(!without.text().contains("authorization"));
+    assert!(!without.text().contains("switchyard_authorization_"));
 }

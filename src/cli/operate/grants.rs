@@ -28,12 +28,12 @@ pub(crate) struct GrantChoice {
 
 /// Which grants end.
 #[derive(Debug, Clone, clap::Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Revoked {
     /// One grant: its id, or the end of it that `switchyard grants` shows.
-    #[arg(required_unless_present_any = ["of", "client"], conflicts_with_all = ["of", "client"])]
     grant: Option<String>,
     /// All that this principal granted, such as `key:laptop`.
-    #[arg(long, value_name = "PRINCIPAL", conflicts_with = "client")]
+    #[arg(long, value_name = "PRINCIPAL")]
     of: Option<String>,
     /// All that was granted to this client, by its id, and its registration.
     #[arg(long, value_name = "CLIENT")]
