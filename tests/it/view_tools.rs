@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::messages::texts_of;
 use crate::revoked::bearer;
 use crate::support::client::{MODERN, client_info};
-use crate::support::scripted::{Scripted, Server, Tool};
+use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
 
 const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -316,6 +316,30 @@ async fn fixed_argument_is_in_each_call_and_not_in_the_schema() {
             assert!(!text.contains(CANARY), "{text}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_its_old_form_redacts_a_fixed_argument_that_is_new() {
+    let refusal = format!(r#"{{"code":-32000,"message":"no project {CANARY}"}}"#);
+    let server = Scripted::modern().tool(Tool::defined("find", FIND).does(Act::Error(refusal))).start();
+    let before = registry(&server, "views: {support: {servers: [tickets]}}");
+    let gateway = Gateway::of(&before).env("PROJECT", CANARY).start().await;
+    gateway.offers_to("find", &bearer(OPERATOR)).await;
+    // The entry has a mistake from here on.
+    let http = |line: &str| Registry::new().http("tickets", &server.url()).with(line);
+    let keys = before.yaml().lines().last().expect("the keys").to_owned();
+    gateway.rewrite(&http("timeot: 5").setting(GIVEN).setting(&keys).yaml());
+    let reload = async || {
+        let url = gateway.url("/api/v1/mcp/reload");
+        client(&gateway, OPERATOR).to(&url).post("", &[]).await.json()
+    };
+    assert_eq!(reload().await["retained"], json!(["tickets"]));
+    client(&gateway, BOUND).call("find", json!({"query": "b"})).await;
+    let sent = server.seen_calling("tools/call").pop().expect("a call").body;
+    assert!(sent.contains(CANARY), "{sent}");
+    let history = rest(&gateway, OPERATOR, "/history").await.body;
+    assert!(history.contains("no project") && !history.contains(CANARY), "{history}");
+    assert_eq!(reload().await["retained"], json!(["tickets"]), "and it stays as it is");
 }
 
 #[tokio::test]
