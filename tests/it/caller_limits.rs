@@ -499,6 +499,34 @@ async fn a_suspended_call_keeps_its_place_and_is_counted_once() {
     assert!(refused["message"].to_string().contains("requests in a minute"), "{refused}");
 }
 
+#[tokio::test]
+async fn refused_calls_of_one_caller_take_no_calls_of_another_out_of_the_history() {
+    let server = tickets();
+    let registry = Registry::new().http("tickets", &server.url()).setting("history: {calls: 80}");
+    let limits = "few: {principal: \"key:one\", requests_per_minute: 1}";
+    let gateway = started(&settings(registry, limits), &["find", "other"]).await;
+    for _ in 0..5 {
+        assert!(is_admitted(&client(&gateway, TWO).call("other", json!({})).await));
+    }
+    let call = json!({"tool": "find", "arguments": {}});
+    let mut refused = 0;
+    for _ in 0..50 {
+        let calls = (0..10).map(|_| rest(&gateway, ONE, &call));
+        let answers = futures_util::future::join_all(calls).await;
+        refused += answers.iter().filter(|answer| !is_admitted(answer)).count();
+    }
+    assert!(refused > 490, "{refused}");
+    // Only the files have them then.
+    let gateway = gateway.end().await.start().await;
+    let past = async |who: &str| {
+        let page = rest_get(&gateway, &format!("/history?limit=1000&principal=key:{who}")).await;
+        page["calls"].as_array().unwrap_or_else(|| panic!("{page}")).len()
+    };
+    let (one, two) = (past("one").await, past("two").await);
+    assert_eq!(two, 5, "beside {one} of the other caller");
+    assert!((40..=75).contains(&one), "{one}");
+}
+
 /// The error of a legacy server that wants a page visited first.
 const PAGE: &str = r#"{"code":-32042,"message":"go there","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://x.example","message":"m"}]}}"#;
 
