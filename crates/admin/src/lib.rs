@@ -81,7 +81,7 @@ use problem::Problem;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor};
+use runtime::telemetry::audit::{self, Actor, SecretRef};
 use runtime::telemetry::metrics::Clients;
 
 /// Path prefix of the API.
@@ -202,11 +202,13 @@ async fn authorise(
     let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
     let mut operated = None;
     let is_operation = action.is_operation() && !server_entries::is_dry_run(request.uri());
-    let (payer, record) = match authorised(principal, action, id) {
+    // The only parameter of a path is a server, a key or a secret.
+    let subject = named.as_ref().ok().and_then(|named| named.iter().next());
+    let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
+    let owner = of("secret").and_then(|_| secrets::owner_in(request.uri(), principal));
+    let secret = owner.as_deref().map(|owner| SecretRef { of: owner, name: of("secret") });
+    let (payer, record) = match authorised_about(principal, action, id, secret) {
         Ok(principal) if is_operation => {
-            // The only parameter of a path is a server, a key or a secret.
-            let subject = named.as_ref().ok().and_then(|named| named.iter().next());
-            let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
             let server = of("name");
             match audit::operation(who(principal, id), action.as_str(), server) {
                 Ok(mut record) => {
@@ -214,7 +216,7 @@ async fn authorise(
                         if let Some(key) = of("key") {
                             record.about_key(key);
                         }
-                        if let Some(secret) = of("secret") {
+                        if let Some(secret) = secret {
                             record.about_secret(secret);
                         }
                     }
@@ -232,10 +234,7 @@ async fn authorise(
         let failure = response.extensions().get::<Problem>().map(|problem| problem.code().to_string());
         let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
         events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
-        if let Some(mut record) = record {
-            if let Some(secrets::SecretOwner(owner)) = response.extensions().get() {
-                record.of_principal(owner);
-            }
+        if let Some(record) = record {
             record.ended(outcome);
         }
     }
@@ -265,10 +264,20 @@ fn authorised(
     action: Action,
     id: Option<RequestId>,
 ) -> Result<&Principal, Problem> {
+    authorised_about(principal, action, id, None)
+}
+
+/// Returns the principal, if it may do `action` in the request `id`. The audit line of a refusal names `secret`.
+fn authorised_about<'p>(
+    principal: Option<&'p Principal>,
+    action: Action,
+    id: Option<RequestId>,
+    secret: Option<SecretRef<'_>>,
+) -> Result<&'p Principal, Problem> {
     match principal {
         Some(principal) if principal.may(action) => Ok(principal),
         Some(principal) => {
-            audit::refused(who(principal, id), action.as_str())?;
+            audit::refused(who(principal, id), action.as_str(), secret)?;
             let (detail, other) = match principal.view() {
                 Some(view) => {
                     (format!("a credential for the view {view} may not do this"), " and without a view")

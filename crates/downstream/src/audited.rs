@@ -70,7 +70,7 @@ impl<'a> Audited<'a> {
         // Their requests reach no server, so the gateway refused it.
         if !self.caller.principal.may(Action::Call)
             && is_forbidden(received)
-            && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
+            && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method, None)
         {
             *received = ResponseBody::Buffered(Err(audit_full(full, self.caller.version.era())));
         }
