@@ -26,7 +26,7 @@ use super::view::date;
 use super::{Api, authorised_about, json};
 use auth::vault::{self, MAX_OWN_SECRET_BYTES, MAX_OWNER_BYTES, SECRET_NAME, is_secret_name};
 use auth::{Action, Principal};
-use gateway::manager::{NeededSecret, Scope, SecretError};
+use gateway::manager::{NeededSecret, OwnChange, Scope, SecretError};
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
@@ -135,6 +135,7 @@ pub(super) async fn set(
         let text = format!("value: expected a string of 1 to {MAX_OWN_SECRET_BYTES} bytes");
         Problem::new(ErrorCode::InvalidRequest, text)
     })?;
+    let _place = place(&api, &principal, &owner)?;
     api.manager.set_secret_of(&owner, &name, &value).await.map_err(|error| failed(&error))?;
     shown(&api, &principal, owner).await
 }
@@ -156,6 +157,7 @@ pub(super) async fn remove(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let owner = owner(&principal, query?.0, (Some(&name), id))?;
+    let _place = place(&api, &principal, &owner)?;
     if !api.manager.remove_secret_of(&owner, &name).await.map_err(|error| failed(&error))? {
         return Err(unknown(&name));
     }
@@ -193,6 +195,14 @@ fn owner(
     Ok(owner)
 }
 
+/// Returns the place of a change of a secret of `owner`. Callers change their own as often as each of them may.
+fn place(api: &Api, principal: &Principal, owner: &str) -> Result<Option<OwnChange>, Problem> {
+    if principal.may(Action::ChangeSecretsOfOthers) {
+        return Ok(None);
+    }
+    api.manager.admit_own_change(owner).map(Some).map_err(|error| failed(&error))
+}
+
 /// Returns what servers need of `owner`. A credential that is bound to a view learns of no server outside of it.
 fn needed(api: &Api, principal: &Principal, owner: &str) -> Result<Vec<NeededSecret>, Problem> {
     let scope = if *owner == **principal.id() { api.scope(principal, None)? } else { Scope::ALL };
@@ -228,6 +238,10 @@ fn failed(error: &SecretError) -> Problem {
         SecretError::Unsendable
         | SecretError::Vault(vault::Error::LongValue { .. } | vault::Error::LongName) => {
             Problem::new(ErrorCode::InvalidRequest, error.to_string())
+        }
+        SecretError::TooOften { retry_in } => {
+            let text = "your secrets are changed too often, or those of many callers are being changed";
+            protocol::Problem::new(ErrorCode::LimitReached, text).after(*retry_in).into()
         }
         SecretError::NoVault => Problem::new(ErrorCode::FileNotChanged, error.to_string()),
         // The text names files of the gateway, which are none of the caller's business.

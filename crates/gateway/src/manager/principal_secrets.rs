@@ -5,10 +5,11 @@
 //! Not here: the file (`auth::vault`), requests to servers (`upstream`), and who may change what (`admin`).
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use auth::vault::{self, Entry, Vault};
 
+use super::limits::OwnChange;
 use super::{Manager, Scope};
 use runtime::secret::{ExposeSecret, SecretString};
 
@@ -30,6 +31,12 @@ pub enum SecretError {
     /// The value cannot be sent in a header.
     #[error("the value is empty, or is not one line of ASCII characters")]
     Unsendable,
+    /// The principal changes its secrets too often, or too many others do so now.
+    #[error("secrets are changed too often")]
+    TooOften {
+        /// When it is worth trying again.
+        retry_in: Duration,
+    },
     /// The vault cannot be used, or has no room.
     #[error(transparent)]
     Vault(#[from] vault::Error),
@@ -60,6 +67,11 @@ impl Manager {
     pub async fn secrets_of(&self, principal: &str) -> Result<Vec<(String, SystemTime)>, SecretError> {
         let principal = principal.to_owned();
         Ok(self.vault()?.reading(move |vault| vault.secrets_of(&principal)).await?)
+    }
+
+    /// Admits a change that `principal` makes to a secret of its own.
+    pub fn admit_own_change(&self, principal: &str) -> Result<OwnChange, SecretError> {
+        self.own_changes.admit(principal).map_err(|retry_in| SecretError::TooOften { retry_in })
     }
 
     /// Sets the secret `name` of `principal`. The next call of the principal uses it.
