@@ -124,6 +124,11 @@ impl KeyEntry {
         if self.has_ended(now) { Err(Denied::Credential(Reason::Expired)) } else { Ok(self.holder.clone()) }
     }
 
+    /// Its holder.
+    pub(super) const fn holder(&self) -> &Principal {
+        &self.holder
+    }
+
     /// The revocation state of its holder.
     pub(super) fn revocation_state(&self) -> &RevocationState {
         self.holder.revocation_state()

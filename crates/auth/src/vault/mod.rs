@@ -16,6 +16,7 @@ mod lease;
 mod lock;
 mod shares;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -95,6 +96,29 @@ struct Content {
 enum Change<'a> {
     Put(&'a Entry, &'a [u8]),
     Remove(&'a Entry),
+    /// Removes all entries of a principal.
+    RemoveAllOf(&'a str),
+}
+
+/// How many entries of a principal there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Its logins to servers.
+    pub logins: usize,
+    /// Its secrets.
+    pub secrets: usize,
+}
+
+impl fmt::Display for Holding {
+    /// Such as `1 login and no secret`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |count: usize, name: &str| match count {
+            0 => format!("no {name}"),
+            1 => format!("1 {name}"),
+            more => format!("{more} {name}s"),
+        };
+        write!(f, "{} and {}", counted(self.logins, "login"), counted(self.secrets, "secret"))
+    }
 }
 
 impl Vault {
@@ -175,13 +199,25 @@ impl Vault {
         Ok(own)
     }
 
-    /// Removes all secrets of `principal`, and blocks until that is durable. Returns how many there were.
-    pub fn remove_secrets_of_blocking(&self, principal: &str) -> Result<usize, Error> {
-        let own = self.secrets_of(principal)?;
-        for (name, _) in &own {
-            self.remove_blocking(&Entry::secret_of(principal, name))?;
+    /// Returns what each principal has.
+    pub fn holdings(&self) -> Result<BTreeMap<String, Holding>, Error> {
+        let mut holdings: BTreeMap<String, Holding> = BTreeMap::new();
+        for (entry, _) in self.list()?.0 {
+            let is_secret = entry.is_secret_of_principal();
+            let Some(principal) = entry.principal else { continue };
+            let holding = holdings.entry(principal).or_default();
+            *(if is_secret { &mut holding.secrets } else { &mut holding.logins }) += 1;
         }
-        Ok(own.len())
+        Ok(holdings)
+    }
+
+    /// Removes all logins and secrets of `principal`, and blocks until that is durable. Returns what there was.
+    pub fn remove_all_of_blocking(&self, principal: &str) -> Result<Holding, Error> {
+        let holding = self.holdings()?.remove(principal);
+        if holding.is_some() {
+            self.change(&Change::RemoveAllOf(principal))?;
+        }
+        Ok(holding.unwrap_or_default())
     }
 
     /// Sets the value of `entry`. It is durable when this returns. A write that has begun continues if the future is
@@ -216,10 +252,10 @@ impl Vault {
         self.on_a_thread(move |vault| vault.remove_blocking(&entry)).await
     }
 
-    /// Removes all secrets of `principal`, as [`Vault::remove`] does. Returns how many there were.
-    pub async fn remove_secrets_of(self: &Arc<Self>, principal: &str) -> Result<usize, Error> {
+    /// Removes all logins and secrets of `principal`, as [`Vault::remove`] does. Returns what there was.
+    pub async fn remove_all_of(self: &Arc<Self>, principal: &str) -> Result<Holding, Error> {
         let principal = principal.to_owned();
-        self.on_a_thread(move |vault| vault.remove_secrets_of_blocking(&principal)).await
+        self.on_a_thread(move |vault| vault.remove_all_of_blocking(&principal)).await
     }
 
     /// Runs `work`, which reads, where it may block. It does not wait for writes.
@@ -284,6 +320,14 @@ impl Vault {
             }
             Change::Remove(entry) if !container.remove(&keys, entry) => return Ok(false),
             Change::Remove(_) => {}
+            Change::RemoveAllOf(principal) => {
+                let (entries, _) = container.list(&keys);
+                for (entry, _) in
+                    entries.iter().filter(|(entry, _)| entry.principal.as_deref() == Some(*principal))
+                {
+                    container.remove(&keys, entry);
+                }
+            }
         }
         let text = container.text().map_err(failed)?;
         let is_full = container.len() > MAX_ENTRIES || text.len() > MAX_FILE_BYTES;

@@ -1,4 +1,5 @@
-//! The secrets of principals that headers of servers have (`${principal:NAME}`): their names, and changes of them.
+//! The secrets of principals that headers of servers have (`${principal:NAME}`): their names, and changes of them. And the end
+//! of all that the vault has of a principal.
 //!
 //! Invariant: no value leaves this module. A change ends the connections that use the value before it returns.
 //!
@@ -7,7 +8,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use auth::vault::{self, Entry, Vault};
+use futures_util::future::join_all;
+
+use auth::vault::{self, Entry, Holding, Vault};
 
 use super::limits::OwnChange;
 use super::{Manager, Scope};
@@ -100,12 +103,34 @@ impl Manager {
         Ok(was_there)
     }
 
-    /// Removes all secrets of `principal`, because nobody has its credential any more.
-    pub async fn forget_secrets_of(&self, principal: &str) -> Result<(), SecretError> {
-        if self.vault()?.remove_secrets_of(principal).await? > 0 {
+    /// Ends all logins of `principal` and removes its secrets, because nobody has its credential any more.
+    pub async fn forget_principal(&self, principal: &Arc<str>) -> Result<(), SecretError> {
+        let snapshot = self.snapshot();
+        let logins = snapshot.servers().iter().filter_map(|server| server.upstream.logins());
+        let own = logins.filter(|logins| logins.is_per_principal() && logins.has_login(principal));
+        join_all(own.map(async |logins| {
+            if let Err(error) = logins.log_out(Some(principal)).await {
+                tracing::warn!(%error, "the login of a principal that is gone was not ended");
+            }
+        }))
+        .await;
+        self.end_logins_of(principal);
+        // Of other servers too, which do not run now.
+        if self.vault()?.remove_all_of(principal).await? != Holding::default() {
             self.secrets_changed().await;
         }
         Ok(())
+    }
+
+    /// Ends the connections with logins of `principal`, because its credential may have another holder.
+    pub fn end_logins_of(&self, principal: &str) {
+        let principal = Arc::from(principal);
+        for server in self.snapshot().servers() {
+            if let Some(logins) = server.upstream.logins().filter(|logins| logins.is_per_principal()) {
+                logins.end_in_memory(&principal);
+                server.upstream.login_changed(&principal);
+            }
+        }
     }
 
     fn vault(&self) -> Result<&Arc<Vault>, SecretError> {
