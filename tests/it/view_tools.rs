@@ -517,6 +517,33 @@ async fn operators_learn_of_rules_that_match_nothing_and_of_texts_that_are_cut()
     assert!(!bound.contains("nambed"), "{bound}");
 }
 
+#[test]
+fn check_warns_of_instructions_that_are_too_long_together() {
+    // Merged, each has a title of 6 bytes, and 2 bytes are between both: 2048 bytes, and one more.
+    for (length, is_long) in [(1_017, false), (1_018, true)] {
+        let telling = |length: usize| {
+            let discovered = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                "instructions": "x".repeat(length), "resultType": "complete", "ttlMs": 0, "cacheScope": "public",
+                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}});
+            let results = vec![discovered.to_string(); 20];
+            Scripted::modern().tool(Tool::named("t")).answers("server/discover", results).start()
+        };
+        let (a, b) = (telling(1_017), telling(length));
+        let views = "views: {both: {servers: [a, b]}, one: {servers: [a]}, own: {servers: [a, b], instructions: short}}";
+        let registry = Registry::new().http("a", &a.url()).http("b", &b.url()).setting(views);
+        let (code, out, err) = texts_of(&Gateway::of(&registry).output(&["check", "--connect"]));
+        assert_eq!(code, Some(0), "{out}{err}");
+        let warned: Vec<&str> = err.lines().filter(|line| line.contains("the instructions have")).collect();
+        let warning = |place: &str| {
+            format!(
+                "warning: {place}: the instructions have 2049 bytes, and clients such as Claude Code cut what is longer than 2048"
+            )
+        };
+        let expected = if is_long { vec![warning("/mcp"), warning("/mcp/both")] } else { Vec::new() };
+        assert_eq!(warned, expected, "{err}");
+    }
+}
+
 #[tokio::test]
 async fn key_for_a_view_that_is_not_there_is_named_at_once() {
     let yaml = "mcp_servers: {}\nviews: {support: {servers: [\"*\"]}}\nserver: {auth_mode: api_key, keys_file: keys.json}\n";
