@@ -167,12 +167,6 @@ impl Vault {
         Ok(content.map(|content| content.container.list(&content.keys)).unwrap_or_default())
     }
 
-    /// Whether the next read needs no more than a look at the file, because that did not change since it was read.
-    pub fn is_current(&self) -> bool {
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        FileStamp::of(&self.path) == read.as_ref().map(|content| content.version)
-    }
-
     /// Returns the file as it was read last, after a look at it; `None` if there is none. Blocks on the file if it changed
     /// since the last call.
     pub fn stamp(&self) -> Result<Option<FileStamp>, Error> {
