@@ -567,7 +567,7 @@ async fn a_limit_that_is_reached_leaves_the_state_of_a_suspended_request_valid()
 }
 
 #[tokio::test]
-async fn what_a_person_declines_is_not_counted() {
+async fn declined_request_is_not_counted() {
     let server = Scripted::legacy().tool(Tool::named("pages").does(Act::Error(PAGE.to_owned()))).start();
     let registry = Registry::new().http("tickets", &server.url());
     let gateway = started(&settings(registry, "few: {requests_per_minute: 2}"), &["pages"]).await;

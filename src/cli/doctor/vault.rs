@@ -1,4 +1,4 @@
-//! The vault: logins and secrets of API keys that are gone. Nobody uses them, and a later key of the same name would.
+//! The vault: logins and secrets of API keys that are gone. They would be those of a later key of the same name.
 //!
 //! Invariant: they stay, because a key may be missing by mistake. Other principals are not known to Switchyard before they
 //! come.

@@ -115,7 +115,7 @@ impl Manager {
         }))
         .await;
         self.end_logins_of(principal);
-        // Of other servers too, which do not run now.
+        // This includes logins to servers that do not run now.
         if self.vault()?.remove_all_of(principal).await? != Holding::default() {
             self.secrets_changed().await;
         }

@@ -166,24 +166,24 @@ impl Files {
             return;
         }
         let oldest = SystemTime::now().checked_sub(DAY * config.days).unwrap_or(UNIX_EPOCH);
-        let is_kept = config.calls > 0 && config.days > 0;
-        let mut kept = Vec::new();
+        let is_wanted = config.calls > 0 && config.days > 0;
+        let mut remaining = Vec::new();
         for path in files {
             let is_current = self.current.as_ref().is_some_and(|current| current.path == path);
             let is_old = || segment::modified(&path).is_some_and(|modified| modified < oldest);
-            if is_current || is_kept && !is_old() {
+            if is_current || is_wanted && !is_old() {
                 self.tallies.read(&path);
-                kept.push(path);
+                remaining.push(path);
             } else {
                 let _ = fs::remove_file(path);
             }
         }
-        self.tallies.retain(&kept);
+        self.tallies.retain(&remaining);
         if self.tallies.sum() > config.calls {
             // The newest file is written.
-            kept.pop();
+            remaining.pop();
             let most_lines = lines_of_file(config);
-            thinning::thin(&kept, &mut self.tallies, (config.calls - most_lines, most_lines));
+            thinning::thin(&remaining, &mut self.tallies, (config.calls - most_lines, most_lines));
         }
     }
 }

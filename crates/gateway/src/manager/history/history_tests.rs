@@ -261,7 +261,7 @@ async fn calls_of_a_quiet_principal_stay_in_few_files_while_another_one_makes_ma
     }
     written(&past).await;
     drop(past);
-    // What was counted ends with the process.
+    // The counts end with the process.
     let past = history(Some(folder.clone()), config);
     for number in 0..200 {
         record(&past, "noisy", &format!("m{number}"), "ok");

@@ -208,8 +208,8 @@ mod tests {
             (vec![3, 3, 3], 2, 0),
         ] {
             assert_eq!(level(counts.clone(), most), expected, "{counts:?}");
-            let kept: usize = counts.iter().map(|count| count.min(&expected)).sum();
-            assert!(kept <= most, "{counts:?}");
+            let left: usize = counts.iter().map(|count| count.min(&expected)).sum();
+            assert!(left <= most, "{counts:?}");
         }
     }
 }

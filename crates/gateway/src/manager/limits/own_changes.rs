@@ -1,6 +1,6 @@
 //! The limit of changes that callers make to secrets of their own. Each change writes the whole vault.
 //!
-//! Invariants: a caller has [`OF_ONE`], whatever others do. Of all callers at most [`AT_A_TIME`] changes wait for the vault,
+//! Invariants: a caller has [`OF_ONE`], whatever others do. At most [`AT_A_TIME`] changes of all callers wait for the vault,
 //! so a renewed login waits for no more of them. A refused change counts as none.
 //!
 //! Not here: changes by operators, which have no limit.
