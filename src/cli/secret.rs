@@ -14,7 +14,7 @@ use super::{ConfigFile, EXIT_USAGE, Secret, environment, terminal};
 use crate::config::{self, Config};
 use auth::Principal;
 use auth::vault::{
-    self, Entry, EntryKind, Holding, MAX_OWNER_BYTES, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name,
+    self, Entry, EntryCounts, EntryKind, MAX_OWNER_BYTES, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name,
 };
 use settings::expand::Lookup;
 use upstream::config::is_sendable;
@@ -198,7 +198,7 @@ fn remove(
     let path = vault.path().display().to_string();
     if let (None, Some(principal)) = (name, principal) {
         let removed = vault.remove_all_of_blocking(principal)?;
-        if removed == Holding::default() {
+        if removed == EntryCounts::default() {
             return Err(Error::Unknown { path, name: format!("of {principal}") });
         }
         return Ok(writeln!(out, "{removed} of {principal} removed from {path}")?);

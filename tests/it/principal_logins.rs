@@ -116,8 +116,11 @@ async fn later_key_of_the_same_name_does_not_get_the_logins_of_a_revoked_one() {
         out.trim().to_owned()
     };
     let vault = || std::fs::read_to_string(world.gateway.folder().join(VAULT)).expect("a vault");
-    let entries =
-        || serde_json::from_str::<Value>(&vault()).expect("JSON")["entries"].as_object().map(|all| all.len());
+    let entries = || {
+        serde_json::from_str::<Value>(&vault()).expect("JSON")["entries"]
+            .as_object()
+            .map(serde_json::Map::len)
+    };
     let operator = command(&["key", "add", "op", "--role", "superuser"]);
     let accepted = async |key: &str| {
         eventually("the key is accepted", async || {

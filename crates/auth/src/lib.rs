@@ -187,9 +187,11 @@ pub struct Authenticator {
     own: ArcSwapOption<own_tokens::OwnTokens>,
     /// One for all keys of the process, so that a reload does not double the cost that wrong keys can cause.
     checks: password_check::CheckQueue,
-    /// Called with each principal whose key may have another holder.
-    other_holder: OnceLock<Box<dyn Fn(&str) + Send + Sync>>,
+    other_holder: OnceLock<OnOtherHolder>,
 }
+
+/// Is called with each principal whose key may have another holder.
+type OnOtherHolder = Box<dyn Fn(&str) + Send + Sync>;
 
 impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

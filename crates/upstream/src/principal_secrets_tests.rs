@@ -40,7 +40,7 @@ impl Place {
     /// Whether the connections of the principal end before its next call.
     async fn ends(&self) -> bool {
         let ended = |principal: &Arc<str>| self.ended.lock().expect("whole").push(Arc::clone(principal));
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         self.secrets.check(Some(&"ann".into()), deadline, ended).await.expect("a secret");
         !std::mem::take(&mut *self.ended.lock().expect("whole")).is_empty()
     }

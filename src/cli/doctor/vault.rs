@@ -17,17 +17,16 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     // Faults of the vault and of the file of keys are those of other checks.
-    let holdings =
-        config.server.vault.vault().ok().and_then(|vault| Vault::open(vault).ok()?.holdings().ok());
-    let stored = keys.file.as_ref().map_or(Ok(Vec::new()), |file| file.list());
-    let (Some(holdings), Ok(stored)) = (holdings, stored) else { return Vec::new() };
+    let counts = config.server.vault.vault().ok().and_then(|vault| Vault::open(vault).ok()?.counts().ok());
+    let stored = keys.file.as_ref().map_or(Ok(Vec::new()), auth::KeyFile::list);
+    let (Some(counts), Ok(stored)) = (counts, stored) else { return Vec::new() };
     let ids = keys.listed.iter().map(|key| &key.id).chain(stored.iter().map(|key| &key.id));
     let there: Vec<String> = ids.map(|id| Principal::id_of_key(id)).collect();
     let of_keys = Principal::id_of_key("");
     let is_gone = |principal: &String| principal.starts_with(&of_keys) && !there.contains(principal);
-    let gone = holdings.into_iter().filter(|(principal, _)| is_gone(principal));
-    let finding = |(principal, holding)| {
-        Finding::warning(format!("the vault has {holding} of `{principal}`, and there is no such key"))
+    let gone = counts.into_iter().filter(|(principal, _)| is_gone(principal));
+    let finding = |(principal, counted)| {
+        Finding::warning(format!("the vault has {counted} of `{principal}`, and there is no such key"))
             .fix(format!("`switchyard secret remove --for {principal}`, unless the key comes back"))
     };
     gone.take(MAX_LISTED).map(finding).collect()

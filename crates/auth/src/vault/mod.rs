@@ -102,14 +102,14 @@ enum Change<'a> {
 
 /// How many entries of a principal there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct EntryCounts {
     /// Its logins to servers.
     pub logins: usize,
     /// Its secrets.
     pub secrets: usize,
 }
 
-impl fmt::Display for Holding {
+impl fmt::Display for EntryCounts {
     /// Such as `1 login and no secret`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counted = |count: usize, name: &str| match count {
@@ -193,25 +193,25 @@ impl Vault {
         Ok(own)
     }
 
-    /// Returns what each principal has.
-    pub fn holdings(&self) -> Result<BTreeMap<String, Holding>, Error> {
-        let mut holdings: BTreeMap<String, Holding> = BTreeMap::new();
+    /// Returns how many entries each principal has.
+    pub fn counts(&self) -> Result<BTreeMap<String, EntryCounts>, Error> {
+        let mut all: BTreeMap<String, EntryCounts> = BTreeMap::new();
         for (entry, _) in self.list()?.0 {
             let is_secret = entry.is_secret_of_principal();
             let Some(principal) = entry.principal else { continue };
-            let holding = holdings.entry(principal).or_default();
-            *(if is_secret { &mut holding.secrets } else { &mut holding.logins }) += 1;
+            let counts = all.entry(principal).or_default();
+            *(if is_secret { &mut counts.secrets } else { &mut counts.logins }) += 1;
         }
-        Ok(holdings)
+        Ok(all)
     }
 
     /// Removes all logins and secrets of `principal`, and blocks until that is durable. Returns what there was.
-    pub fn remove_all_of_blocking(&self, principal: &str) -> Result<Holding, Error> {
-        let holding = self.holdings()?.remove(principal);
-        if holding.is_some() {
+    pub fn remove_all_of_blocking(&self, principal: &str) -> Result<EntryCounts, Error> {
+        let counts = self.counts()?.remove(principal);
+        if counts.is_some() {
             self.change(&Change::RemoveAllOf(principal))?;
         }
-        Ok(holding.unwrap_or_default())
+        Ok(counts.unwrap_or_default())
     }
 
     /// Sets the value of `entry`. It is durable when this returns. A write that has begun continues if the future is
@@ -247,7 +247,7 @@ impl Vault {
     }
 
     /// Removes all logins and secrets of `principal`, as [`Vault::remove`] does. Returns what there was.
-    pub async fn remove_all_of(self: &Arc<Self>, principal: &str) -> Result<Holding, Error> {
+    pub async fn remove_all_of(self: &Arc<Self>, principal: &str) -> Result<EntryCounts, Error> {
         let principal = principal.to_owned();
         self.on_a_thread(move |vault| vault.remove_all_of_blocking(&principal)).await
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 
-use auth::vault::{self, Entry, Holding, Vault};
+use auth::vault::{self, Entry, EntryCounts, Vault};
 
 use super::limits::OwnChange;
 use super::{Manager, Scope};
@@ -116,7 +116,7 @@ impl Manager {
         .await;
         self.end_logins_of(principal);
         // This includes logins to servers that do not run now.
-        if self.vault()?.remove_all_of(principal).await? != Holding::default() {
+        if self.vault()?.remove_all_of(principal).await? != EntryCounts::default() {
             self.secrets_changed().await;
         }
         Ok(())
