@@ -49,7 +49,8 @@ impl Client {
             let answer = self.exchange(&self.sequence.request(id)).await?;
             let body = String::from_utf8_lossy(&answer.body);
             ensure!(
-                answer.head.starts_with("http/1.1 200") && self.sequence.is_answer(id, &body),
+                (self.sequence.is_refused() || answer.head.starts_with("http/1.1 200"))
+                    && self.sequence.is_answer(id, &body),
                 "not the answer to {id}: {}{body}",
                 answer.head
             );

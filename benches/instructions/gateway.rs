@@ -18,7 +18,7 @@ pub async fn start(server: &str) -> anyhow::Result<SocketAddr> {
     let rules: Vec<String> = (1..20).map(|number| format!("bench/other_{number}")).collect();
     let rules = serde_json::json!([rules, vec!["bench/*".to_owned()]].concat());
     let yaml = format!(
-        "views:\n  viewed: {{allow: {rules}}}\nhealth_check_interval: 3600\nserver:\n  workers: 1\n  state_dir: {folder}\nmcp_servers:\n  bench:\n    {server}\n"
+        "views:\n  viewed: {{allow: {rules}}}\n  denying: {{servers: [bench], deny: [bench/big]}}\nhealth_check_interval: 3600\nserver:\n  workers: 1\n  state_dir: {folder}\nmcp_servers:\n  bench:\n    {server}\n"
     );
     let variable = |name: &str| match name {
         "TOKEN" => Ok(TOKEN.to_owned()),

@@ -101,9 +101,10 @@ async fn reached(sequence: Sequence, is_bare: bool) -> anyhow::Result<SocketAddr
 /// A client whose first call has been answered: before that, the gateway may not know the server.
 async fn ready(address: SocketAddr, sequence: Sequence) -> anyhow::Result<Client> {
     let patience = Instant::now() + Duration::from_mins(1);
-    let mut client = Client::connect(address, sequence).await?;
+    let mut client = Client::connect(address, sequence.answered()).await?;
     loop {
         match client.calls(1).await {
+            Ok(()) if sequence.is_refused() => return Client::connect(address, sequence).await,
             Ok(()) => return Ok(client),
             Err(error) if Instant::now() > patience => return Err(error),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,

@@ -20,6 +20,8 @@ enum CallTarget {
     Tool(&'static str),
     /// The first page of `tools/list`.
     Tools,
+    /// A tool that the client does not have, by its name.
+    Missing(&'static str),
 }
 
 /// Calls that differ only in their ids.
@@ -33,8 +35,8 @@ pub struct Sequence {
     pub offer: Offer,
     /// Whether a reader of the live events is connected.
     pub is_watched: bool,
-    /// Whether the client sees the server through a view of twenty rules.
-    is_viewed: bool,
+    /// The path of the view through which the client sees the server.
+    view: Option<&'static str>,
     target: CallTarget,
 }
 
@@ -46,7 +48,7 @@ const BEARER: Offer = Offer { demands: Demands::Bearer, ..MODERN };
 const LOGIN: Offer = Offer { demands: Demands::Login, ..MODERN };
 
 /// All sequences.
-pub const SEQUENCES: [Sequence; 12] = [
+pub const SEQUENCES: [Sequence; 14] = [
     Sequence::new("modern", Dialect::Modern, MODERN, CallTarget::Tool("echo")),
     Sequence::new("legacy", Dialect::Legacy, LEGACY, CallTarget::Tool("echo")),
     Sequence::new("eras", Dialect::Legacy, MODERN, CallTarget::Tool("echo")),
@@ -58,28 +60,45 @@ pub const SEQUENCES: [Sequence; 12] = [
     Sequence::new("bearer", Dialect::Modern, BEARER, CallTarget::Tool("echo")),
     Sequence::new("oauth", Dialect::Modern, LOGIN, CallTarget::Tool("echo")),
     Sequence::new("watched", Dialect::Modern, MODERN, CallTarget::Tool("echo")).watched(),
-    Sequence::new("viewed", Dialect::Modern, MODERN, CallTarget::Tool("echo")).viewed(),
+    Sequence::new("viewed", Dialect::Modern, MODERN, CallTarget::Tool("echo")).through("/mcp/viewed"),
+    Sequence::new("denied", Dialect::Modern, MODERN, CallTarget::Missing("big")).through("/mcp/denying"),
+    Sequence::new("unknown", Dialect::Modern, MODERN, CallTarget::Missing("bag")).through("/mcp/denying"),
 ];
 
 impl Sequence {
     const fn new(name: &'static str, dialect: Dialect, offer: Offer, target: CallTarget) -> Self {
-        Self { name, dialect, offer, is_watched: false, is_viewed: false, target }
+        Self { name, dialect, offer, is_watched: false, view: None, target }
     }
 
     const fn watched(self) -> Self {
         Self { is_watched: true, ..self }
     }
 
-    const fn viewed(self) -> Self {
-        Self { is_viewed: true, ..self }
+    const fn through(self, path: &'static str) -> Self {
+        Self { view: Some(path), ..self }
+    }
+
+    /// Calls of a tool that the client has, if it does not have that of these.
+    pub const fn answered(self) -> Self {
+        match self.target {
+            CallTarget::Missing(_) => Self { target: CallTarget::Tool("echo"), ..self },
+            CallTarget::Tool(_) | CallTarget::Tools => self,
+        }
+    }
+
+    /// Whether its calls are refused.
+    pub const fn is_refused(self) -> bool {
+        matches!(self.target, CallTarget::Missing(_))
     }
 
     /// The path of its calls.
     pub const fn path(self) -> &'static str {
         match self.dialect {
             Dialect::Rest => "/api/v1/mcp/call",
-            _ if self.is_viewed => "/mcp/viewed",
-            _ => "/mcp",
+            _ => match self.view {
+                Some(path) => path,
+                None => "/mcp",
+            },
         }
     }
 
@@ -89,7 +108,7 @@ impl Sequence {
             return String::new();
         }
         match self.target {
-            CallTarget::Tool(name) => {
+            CallTarget::Tool(name) | CallTarget::Missing(name) => {
                 format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {name}\r\n")
             }
             CallTarget::Tools => "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/list\r\n".to_owned(),
@@ -101,13 +120,13 @@ impl Sequence {
         let message = format!("{id:-<100}");
         let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"}}"#;
         match (self.dialect, self.target) {
-            (Dialect::Modern, CallTarget::Tool(name)) => format!(
+            (Dialect::Modern, CallTarget::Tool(name) | CallTarget::Missing(name)) => format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"}},{meta}}}}}"#
             ),
-            (Dialect::Legacy, CallTarget::Tool(name)) => format!(
+            (Dialect::Legacy, CallTarget::Tool(name) | CallTarget::Missing(name)) => format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{{"message":"{message}"}}}}}}"#
             ),
-            (Dialect::Rest, CallTarget::Tool(name)) => {
+            (Dialect::Rest, CallTarget::Tool(name) | CallTarget::Missing(name)) => {
                 format!(r#"{{"server":"bench","tool":"{name}","arguments":{{"message":"{message}"}}}}"#)
             }
             (_, CallTarget::Tools) => {
@@ -125,6 +144,7 @@ impl Sequence {
         let content = match self.target {
             CallTarget::Tool("big") => body.len() > 64 * 1024,
             CallTarget::Tool(_) => body.contains(&format!("\"{id:-<100}\"")),
+            CallTarget::Missing(_) => body.contains("\"tool_not_found\""),
             CallTarget::Tools => body.matches("\"inputSchema\"").count() > 50,
         };
         body.contains(&proof) && content

@@ -37,6 +37,12 @@ pub(super) fn service(
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
     let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
+    let of_holders = Arc::downgrade(manager);
+    authenticator.on_other_holder(move |principal| {
+        if let Some(manager) = of_holders.upgrade() {
+            manager.end_logins_of(principal);
+        }
+    });
     shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
     let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
     shutdown.spawn_until_end(async move {

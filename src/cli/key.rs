@@ -55,7 +55,7 @@ pub(super) fn run(
             let (keys, store) = keys_of(file, environment)?;
             refuse_listed(&keys, name, file)?;
             store.revoke(name).map_err(|error| failed(&error))?;
-            forget_secrets(name, file, environment, streams.err)?;
+            forget_principal(name, file, environment, streams.err)?;
             Ok(writeln!(
                 streams.err,
                 "{name}: revoked. A running gateway refuses it in about a second, and ends its sessions and streams."
@@ -64,8 +64,9 @@ pub(super) fn run(
     }
 }
 
-/// Removes the secrets for servers of the holder of the key `name`, because a later key of this name has another holder.
-fn forget_secrets(
+/// Removes the logins and the secrets for servers of the holder of the key `name`, because a later key of this name has
+/// another holder.
+fn forget_principal(
     name: &str,
     file: &ConfigFile,
     environment: &Lookup<'_>,
@@ -73,9 +74,12 @@ fn forget_secrets(
 ) -> io::Result<()> {
     let principal = Principal::id_of_key(name);
     let vault = Config::load_vault(&file.config, environment).ok().and_then(|settings| settings.vault().ok());
-    let removed = vault.map(|vault| Vault::open(vault)?.remove_secrets_of_blocking(&principal));
+    let removed = vault.map(|vault| Vault::open(vault)?.remove_all_of_blocking(&principal));
     if let Some(Err(error)) = removed {
-        writeln!(err, "warning: the secrets of {principal} for servers were not removed: {error}")?;
+        writeln!(
+            err,
+            "warning: the logins and secrets of {principal} for servers were not removed: {error}"
+        )?;
     }
     Ok(())
 }

@@ -153,9 +153,9 @@ pub(crate) enum Secret {
         #[command(flatten)]
         file: ConfigFile,
     },
-    /// Remove a secret.
+    /// Remove a secret, or all that the vault has of a principal.
     Remove {
-        /// The name. Without it, all secrets of the principal.
+        /// The name. Without it, all secrets and logins of the principal, such as one whose key is gone.
         #[arg(value_parser = secret::parse_name, required_unless_present = "principal")]
         name: Option<String>,
         /// The principal that it belongs to.

@@ -14,7 +14,7 @@ use super::{ConfigFile, EXIT_USAGE, Secret, environment, terminal};
 use crate::config::{self, Config};
 use auth::Principal;
 use auth::vault::{
-    self, Entry, EntryKind, MAX_OWNER_BYTES, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name,
+    self, Entry, EntryCounts, EntryKind, MAX_OWNER_BYTES, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name,
 };
 use settings::expand::Lookup;
 use upstream::config::is_sendable;
@@ -28,7 +28,7 @@ Examples:
   switchyard secret list
   switchyard secret remove GITHUB_TOKEN
   switchyard secret set CRM_KEY --for key:laptop        a value of this principal, for `${principal:CRM_KEY}`
-  switchyard secret remove --for key:laptop             all values of this principal
+  switchyard secret remove --for key:laptop             all secrets and logins of this principal
 
 In the configuration file, `${secret:GITHUB_TOKEN}` is the value. A running gateway uses a new value after a reload. The
 value of a principal is used by its next call.";
@@ -197,10 +197,11 @@ fn remove(
     let vault = open(file, environment)?;
     let path = vault.path().display().to_string();
     if let (None, Some(principal)) = (name, principal) {
-        return match vault.remove_secrets_of_blocking(principal)? {
-            0 => Err(Error::Unknown { path, name: format!("of {principal}") }),
-            count => Ok(writeln!(out, "{count} of {principal} removed from {path}")?),
-        };
+        let removed = vault.remove_all_of_blocking(principal)?;
+        if removed == EntryCounts::default() {
+            return Err(Error::Unknown { path, name: format!("of {principal}") });
+        }
+        return Ok(writeln!(out, "{removed} of {principal} removed from {path}")?);
     }
     let entry = entry(name.unwrap_or_default(), principal);
     if !vault.remove_blocking(&entry)? {

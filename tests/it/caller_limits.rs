@@ -500,6 +500,90 @@ async fn a_suspended_call_keeps_its_place_and_is_counted_once() {
 }
 
 #[tokio::test]
+async fn refused_calls_of_one_caller_take_no_calls_of_another_out_of_the_history() {
+    let server = tickets();
+    let registry = Registry::new().http("tickets", &server.url()).setting("history: {calls: 80}");
+    let limits = "few: {principal: \"key:one\", requests_per_minute: 1}";
+    let gateway = started(&settings(registry, limits), &["find", "other"]).await;
+    for _ in 0..5 {
+        assert!(is_admitted(&client(&gateway, TWO).call("other", json!({})).await));
+    }
+    let call = json!({"tool": "find", "arguments": {}});
+    let mut refused = 0;
+    for _ in 0..50 {
+        let calls = (0..10).map(|_| rest(&gateway, ONE, &call));
+        let answers = futures_util::future::join_all(calls).await;
+        refused += answers.iter().filter(|answer| !is_admitted(answer)).count();
+    }
+    assert!(refused > 490, "{refused}");
+    // Only the files have them then.
+    let gateway = gateway.end().await.start().await;
+    let past = async |who: &str| {
+        let page = rest_get(&gateway, &format!("/history?limit=1000&principal=key:{who}")).await;
+        page["calls"].as_array().unwrap_or_else(|| panic!("{page}")).len()
+    };
+    let (one, two) = (past("one").await, past("two").await);
+    assert_eq!(two, 5, "beside {one} of the other caller");
+    assert!((40..=75).contains(&one), "{one}");
+}
+
+/// The error of a legacy server that wants a page visited first.
+const PAGE: &str = r#"{"code":-32042,"message":"go there","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://x.example","message":"m"}]}}"#;
+
+/// A call of `pages` by a client whose user can visit pages.
+fn call_for_pages() -> Value {
+    json!({"name": "pages", "arguments": {}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"}}})
+}
+
+#[tokio::test]
+async fn a_limit_that_is_reached_leaves_the_state_of_a_suspended_request_valid() {
+    let pages = Tool::named("pages").does(Act::Error(PAGE.to_owned())).does(Act::Echo);
+    let server = Scripted::legacy().tool(pages).tool(Tool::named("hang").does(Act::Hang)).start();
+    let registry = Registry::new().http("tickets", &server.url());
+    let gateway = started(&settings(registry, "few: {calls_at_a_time: 1}"), &["pages", "hang"]).await;
+    let one = client(&gateway, ONE);
+    let mut call = call_for_pages();
+    let suspended = one.modern("tools/call", call.clone()).await.result();
+    assert_eq!(suspended["resultType"], "input_required", "{suspended}");
+    call["requestState"] = suspended["requestState"].clone();
+    call["inputResponses"] = json!({"page-1": {"action": "accept"}});
+
+    let running = hanging(&one, &server).await;
+    for _ in 0..2 {
+        assert!(!is_admitted(&one.modern("tools/call", call.clone()).await), "another call runs");
+    }
+    drop(running);
+    let resumed = eventually("there is a place", async || {
+        let answer = one.modern("tools/call", call.clone()).await;
+        is_admitted(&answer).then_some(answer)
+    })
+    .await;
+    assert_eq!((resumed.result()["resultType"].as_str(), server.runs("pages")), (Some("complete"), 2));
+    let again = one.modern("tools/call", call).await.error();
+    assert!(again["message"].to_string().contains("was used already"), "{again}");
+}
+
+#[tokio::test]
+async fn declined_request_is_not_counted() {
+    let server = Scripted::legacy().tool(Tool::named("pages").does(Act::Error(PAGE.to_owned()))).start();
+    let registry = Registry::new().http("tickets", &server.url());
+    let gateway = started(&settings(registry, "few: {requests_per_minute: 2}"), &["pages"]).await;
+    let one = client(&gateway, ONE);
+    let mut call = call_for_pages();
+    let suspended = one.modern("tools/call", call.clone()).await.result();
+    let fresh = call.clone();
+    call["requestState"] = suspended["requestState"].clone();
+    call["inputResponses"] = json!({"page-1": {"action": "decline"}});
+    assert_eq!(one.modern("tools/call", call).await.error()["code"], -32042, "the refusal of the server");
+    let second = one.modern("tools/call", fresh.clone()).await;
+    assert_eq!(second.result()["resultType"], "input_required", "the second of two requests: {second:?}");
+    assert!(!is_admitted(&one.modern("tools/call", fresh).await));
+}
+
+#[tokio::test]
 async fn further_requests_for_one_request_of_a_client_do_not_count() {
     // A call of an older client that its server asks to repeat.
     let again = r#"{"resultType":"input_required","inputRequests":{},"requestState":"s"}"#;

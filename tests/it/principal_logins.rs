@@ -6,14 +6,17 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use crate::messages::texts_of;
 use crate::oauth::{ALICE, BOB, CAROL, OPERATOR, World, client_at, keys, log_in_as, world};
 use crate::support::answer::Answer;
 use crate::support::client::Session;
 use crate::support::scripted::Scripted;
 use crate::support::stateful_http::StatefulHttp;
-use crate::support::{Gateway, Registry};
+use crate::support::{Gateway, Registry, api_keys, eventually};
 
 const API: &str = "/api/v1/mcp";
+/// The vault in the folder of the gateway.
+const VAULT: &str = ".local/state/switchyard/vault.json";
 
 /// A server that offers something of each kind.
 fn server(era: Scripted) -> Scripted {
@@ -101,6 +104,95 @@ async fn rest_requests_use_the_login_of_their_principal_and_of_no_other() {
         assert_eq!(names(&get(&world, "/tools", CAROL).await), ["login_to_notes"]);
         assert_eq!(get(&world, "/tools/a", CAROL).await.status, 404);
     }
+}
+
+#[tokio::test]
+async fn later_key_of_the_same_name_does_not_get_the_logins_of_a_revoked_one() {
+    let settings = (", per: principal", "server: {auth_mode: api_key, keys_file: keys.json}");
+    let world = world(server(Scripted::modern()), &["ada", "grace"], settings).await;
+    let command = |arguments: &[&str]| {
+        let (code, out, err) = texts_of(&world.gateway.gateway().output(arguments));
+        assert_eq!(code, Some(0), "{err}");
+        out.trim().to_owned()
+    };
+    let vault = || std::fs::read_to_string(world.gateway.folder().join(VAULT)).expect("a vault");
+    let entries = || {
+        serde_json::from_str::<Value>(&vault()).expect("JSON")["entries"]
+            .as_object()
+            .map(serde_json::Map::len)
+    };
+    let operator = command(&["key", "add", "op", "--role", "superuser"]);
+    let accepted = async |key: &str| {
+        eventually("the key is accepted", async || {
+            (get(&world, "/tools", key).await.status == 200).then_some(())
+        })
+        .await;
+    };
+    accepted(&operator).await;
+    for is_rest in [false, true] {
+        let first = command(&["key", "add", "carol", "--role", "caller"]);
+        accepted(&first).await;
+        log_in_as(&world, &first).await;
+        for (way, answer) in calls(&world, &first).await {
+            assert_eq!(answer.json_or_event()["success"], true, "{way}: {answer:?}");
+        }
+        let before = entries();
+        if is_rest {
+            let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+            let revoked = http.delete(world.gateway.url(&format!("{API}/keys/carol")));
+            let revoked = revoked.header("x-api-key", &operator).send().await.expect("an answer");
+            assert_eq!(revoked.status(), 200);
+        } else {
+            command(&["key", "revoke", "carol"]);
+        }
+        assert_eq!(entries().map(|count| count + 1), before, "one token is gone");
+        let second = command(&["key", "add", "carol", "--role", "caller"]);
+        accepted(&second).await;
+        let sent = world.server.seen_calling("tools/call").len();
+        for (way, refused) in calls(&world, &second).await {
+            assert_ne!(refused.json_or_event()["success"], true, "{way}: {refused:?}");
+        }
+        assert_eq!(world.server.seen_calling("tools/call").len(), sent, "nothing is sent");
+        assert_eq!(names(&get(&world, "/tools", &second).await), ["login_to_notes"]);
+        command(&["key", "revoke", "carol"]);
+    }
+}
+
+#[tokio::test]
+async fn the_login_of_a_key_that_is_gone_is_found_and_removed() {
+    let settings = |keys: &str| format!("server: {{{keys}}}");
+    let two = settings(&api_keys(&[(ALICE, "role: caller"), (OPERATOR, "role: superuser")]));
+    let one = settings(&api_keys(&[(OPERATOR, "role: superuser")]));
+    let world = world(server(Scripted::modern()), &["ada", "grace"], (", per: principal", &two)).await;
+    log_in_as(&world, ALICE).await;
+    let yaml = std::fs::read_to_string(world.gateway.folder().join("mcp_servers.yaml")).expect("the file");
+    let doctor = || texts_of(&world.gateway.gateway().output(&["doctor", "--offline"])).1;
+    let is_told = |text: &str| text.contains("the vault has 1 login and no secret of `key:alice`");
+    assert!(!is_told(&doctor()), "{}", doctor());
+    let reloaded = async |yaml: &str| {
+        world.gateway.rewrite(yaml);
+        let reloaded = post(&world, "/reload", OPERATOR, &json!({})).await;
+        assert_eq!(reloaded.status, 200, "{reloaded:?}");
+    };
+    let calls_alone = async || {
+        post(&world, "/call", ALICE, &json!({"server": "notes", "tool": "a", "arguments": {}})).await
+    };
+
+    // A mistake that is corrected costs no login.
+    reloaded(&yaml.replace(&two, &one)).await;
+    assert_eq!(calls_alone().await.status, 401);
+    let told = doctor();
+    assert!(is_told(&told) && told.contains("`switchyard secret remove --for key:alice`"), "{told}");
+    reloaded(&yaml).await;
+    assert_eq!(calls_alone().await.json_or_event()["success"], true, "{:?}", calls_alone().await);
+
+    reloaded(&yaml.replace(&two, &one)).await;
+    let (code, out, err) =
+        texts_of(&world.gateway.gateway().output(&["secret", "remove", "--for", "key:alice"]));
+    assert!(code == Some(0) && out.contains("1 login and no secret of key:alice"), "{out}{err}");
+    assert!(!is_told(&doctor()), "{}", doctor());
+    reloaded(&yaml).await;
+    assert_ne!(calls_alone().await.json_or_event()["success"], true, "{:?}", calls_alone().await);
 }
 
 #[tokio::test]

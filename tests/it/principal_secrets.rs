@@ -301,6 +301,85 @@ async fn callers_see_and_change_their_own_secrets_and_operators_those_of_all() {
 }
 
 #[tokio::test]
+async fn callers_change_their_own_secrets_a_few_times_in_a_minute_and_operators_any() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let gateway = started(&server).await;
+    let body = json!({"value": value("x")});
+    let changed = async |key: &str, route: &str, body: Option<&Value>| {
+        let answer = change(&gateway, key, route, body).await;
+        (answer.status != 429).then_some(answer.status).ok_or(answer)
+    };
+    let mut admitted = 0;
+    let refused = loop {
+        assert!(admitted < 100, "there is no limit");
+        match changed(ALICE, "CRM_KEY", Some(&body).filter(|_| admitted % 2 == 0)).await {
+            Ok(status) => assert_eq!(status, 200),
+            Err(refused) => break refused,
+        }
+        admitted += 1;
+    };
+    assert!(admitted >= 10, "{admitted}");
+    assert_eq!(refused.json()["code"], "limit_reached", "{refused:?}");
+    let wait: u32 = refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("a time");
+    assert!((1..=6).contains(&wait), "{wait} s");
+    assert_eq!(changed(BOB, "CRM_KEY", Some(&body)).await.ok(), Some(200), "others are not shut out");
+    for _ in 0..20 {
+        let of_alice = changed(OPERATOR, "CRM_KEY?principal=key%3Aalice", Some(&body)).await;
+        assert_eq!(of_alice.ok(), Some(200), "operators have no limit");
+    }
+    gateway
+        .logs("the refusal is in the audit log", |line| {
+            line["action"] == "set_secret" && line["outcome"] == "limit_reached" && line["of"] == "key:alice"
+                || line["action"] == "remove_secret" && line["outcome"] == "limit_reached"
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn audit_line_of_a_refused_change_says_whose_secret_it_is() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let gateway = started(&server).await;
+    let (body, bad) = (json!({"value": value("x")}), json!({"value": ""}));
+    // The message of the line, its principal, the secret, its owner, and the outcome.
+    for (request, body, line) in [
+        ((ALICE, "OTHER"), Some(&body), ("operated", "alice", "OTHER", "key:alice", "not_found")),
+        ((ALICE, "CRM_KEY"), Some(&bad), ("operated", "alice", "CRM_KEY", "key:alice", "invalid_request")),
+        ((ALICE, "CRM_KEY"), None, ("operated", "alice", "CRM_KEY", "key:alice", "not_found")),
+        ((ALICE, "A?principal=key%3Abob"), Some(&body), ("operated", "alice", "A", "key:bob", "forbidden")),
+        ((ALICE, "B?principal=key%3Abob"), Some(&body), ("refused", "alice", "B", "key:bob", "forbidden")),
+        ((READER, "C?principal=key%3Abob"), Some(&body), ("refused", "reader", "C", "key:bob", "forbidden")),
+        ((READER, "D"), None, ("refused", "reader", "D", "key:reader", "forbidden")),
+        (
+            (OPERATOR, "E?principal=key%3Abob"),
+            Some(&bad),
+            ("operated", "op", "E", "key:bob", "invalid_request"),
+        ),
+        (
+            (OPERATOR, "F?principal=key%3Abob&x=1"),
+            None,
+            ("operated", "op", "F", "key:bob", "invalid_request"),
+        ),
+        (
+            (OPERATOR, "1X?principal=key%3Abob"),
+            Some(&body),
+            ("operated", "op", "1X", "key:bob", "invalid_request"),
+        ),
+    ] {
+        let answer = change(&gateway, request.0, request.1, body).await;
+        assert!(answer.status >= 400, "{request:?}: {answer:?}");
+        let (message, who, secret, of, outcome) = line;
+        gateway
+            .logs(&format!("{line:?}"), |line| {
+                line["message"] == message
+                    && line["principal"] == format!("key:{who}")
+                    && (&line["secret"], &line["of"]) == (&json!(secret), &json!(of))
+                    && line["outcome"] == outcome
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
 async fn secrets_are_listed_and_removed_by_principal_on_the_command_line() {
     let server = Scripted::modern().tool(Tool::named("a")).start();
     let gateway = started(&server).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::messages::texts_of;
 use crate::revoked::bearer;
 use crate::support::client::{MODERN, client_info};
-use crate::support::scripted::{Scripted, Server, Tool};
+use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
 
 const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -319,6 +319,30 @@ async fn fixed_argument_is_in_each_call_and_not_in_the_schema() {
 }
 
 #[tokio::test]
+async fn a_server_that_keeps_its_old_form_redacts_a_fixed_argument_that_is_new() {
+    let refusal = format!(r#"{{"code":-32000,"message":"no project {CANARY}"}}"#);
+    let server = Scripted::modern().tool(Tool::defined("find", FIND).does(Act::Error(refusal))).start();
+    let before = registry(&server, "views: {support: {servers: [tickets]}}");
+    let gateway = Gateway::of(&before).env("PROJECT", CANARY).start().await;
+    gateway.offers_to("find", &bearer(OPERATOR)).await;
+    // The entry has a mistake from here on.
+    let http = |line: &str| Registry::new().http("tickets", &server.url()).with(line);
+    let keys = before.yaml().lines().last().expect("the keys").to_owned();
+    gateway.rewrite(&http("timeot: 5").setting(GIVEN).setting(&keys).yaml());
+    let reload = async || {
+        let url = gateway.url("/api/v1/mcp/reload");
+        client(&gateway, OPERATOR).to(&url).post("", &[]).await.json()
+    };
+    assert_eq!(reload().await["retained"], json!(["tickets"]));
+    client(&gateway, BOUND).call("find", json!({"query": "b"})).await;
+    let sent = server.seen_calling("tools/call").pop().expect("a call").body;
+    assert!(sent.contains(CANARY), "{sent}");
+    let history = rest(&gateway, OPERATOR, "/history").await.body;
+    assert!(history.contains("no project") && !history.contains(CANARY), "{history}");
+    assert_eq!(reload().await["retained"], json!(["tickets"]), "and it stays as it is");
+}
+
+#[tokio::test]
 async fn tool_whose_given_arguments_do_not_fit_is_not_in_the_view() {
     let server = Scripted::modern().tool(Tool::defined("find", FIND)).tool(Tool::named("search")).start();
     for (change, reason) in [
@@ -491,6 +515,33 @@ async fn operators_learn_of_rules_that_match_nothing_and_of_texts_that_are_cut()
     assert!(near["code"] == "view_not_found" && near["hint"].to_string().contains("nambed"), "{near}");
     let bound = rest(&gateway, BOUND, "/tools?view=named").await.body;
     assert!(!bound.contains("nambed"), "{bound}");
+}
+
+#[test]
+fn check_warns_of_instructions_that_are_too_long_together() {
+    // Merged, each has a title of 6 bytes, and 2 bytes are between both: 2048 bytes, and one more.
+    for (length, is_long) in [(1_017, false), (1_018, true)] {
+        let telling = |length: usize| {
+            let discovered = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                "instructions": "x".repeat(length), "resultType": "complete", "ttlMs": 0, "cacheScope": "public",
+                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}});
+            let results = vec![discovered.to_string(); 20];
+            Scripted::modern().tool(Tool::named("t")).answers("server/discover", results).start()
+        };
+        let (a, b) = (telling(1_017), telling(length));
+        let views = "views: {both: {servers: [a, b]}, one: {servers: [a]}, own: {servers: [a, b], instructions: short}}";
+        let registry = Registry::new().http("a", &a.url()).http("b", &b.url()).setting(views);
+        let (code, out, err) = texts_of(&Gateway::of(&registry).output(&["check", "--connect"]));
+        assert_eq!(code, Some(0), "{out}{err}");
+        let warned: Vec<&str> = err.lines().filter(|line| line.contains("the instructions have")).collect();
+        let warning = |place: &str| {
+            format!(
+                "warning: {place}: the instructions have 2049 bytes, and clients such as Claude Code cut what is longer than 2048"
+            )
+        };
+        let expected = if is_long { vec![warning("/mcp"), warning("/mcp/both")] } else { Vec::new() };
+        assert_eq!(warned, expected, "{err}");
+    }
 }
 
 #[tokio::test]

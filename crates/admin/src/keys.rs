@@ -200,7 +200,7 @@ pub(super) async fn make(
 /// Revoke an API key
 ///
 /// Removes a key from `keys_file`, as `switchyard key revoke` does. It is refused at once, its sessions and streams end, and
-/// its secrets for servers are removed. Needs the role *superuser*.
+/// its logins and secrets for servers are removed. Needs the role *superuser*.
 #[utoipa::path(
     delete, path = "/keys/{key}", tag = "gateway", operation_id = "revoke_key",
     params(("key" = String, Path, description = "The name of the key", example = "laptop")),
@@ -217,10 +217,12 @@ pub(super) async fn revoke(
     in_file(file, move |file| file.revoke(&name)).await?;
     authenticator.read_key_file().await;
     // A later key of this name has another holder.
-    match api.manager.forget_secrets_of(&Principal::id_of_key(&id)).await {
+    match api.manager.forget_principal(&Principal::id_of_key(&id).into()).await {
         // Without a vault there are no secrets.
         Ok(()) | Err(SecretError::NoVault) => {}
-        Err(error) => tracing::warn!(key = id, %error, "the secrets of a revoked key were not removed"),
+        Err(error) => {
+            tracing::warn!(key = id, %error, "the logins and secrets of a revoked key were not removed");
+        }
     }
     Ok(json(&RevokedKey { id }))
 }

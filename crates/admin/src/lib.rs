@@ -84,7 +84,7 @@ use problem::Problem;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor};
+use runtime::telemetry::audit::{self, Actor, SecretRef};
 use runtime::telemetry::metrics::Clients;
 
 /// Path prefix of the API.
@@ -208,11 +208,13 @@ async fn authorise(
     let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
     let mut operated = None;
     let is_operation = action.is_operation() && !server_entries::is_dry_run(request.uri());
-    let (payer, record) = match authorised(principal, action, id) {
+    // The only parameter of a path is a server, a key, a secret or a grant.
+    let subject = named.as_ref().ok().and_then(|named| named.iter().next());
+    let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
+    let owner = of("secret").and_then(|_| secrets::owner_in(request.uri(), principal));
+    let secret = owner.as_deref().map(|owner| SecretRef { of: owner, name: of("secret") });
+    let (payer, record) = match authorised_about(principal, action, id, secret) {
         Ok(principal) if is_operation => {
-            // The only parameter of a path is a server, a key, a secret or a grant.
-            let subject = named.as_ref().ok().and_then(|named| named.iter().next());
-            let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
             let server = of("name");
             match audit::operation(who(principal, id), action.as_str(), server) {
                 Ok(mut record) => {
@@ -220,7 +222,7 @@ async fn authorise(
                         if let Some(key) = of("key") {
                             record.about_key(key);
                         }
-                        if let Some(secret) = of("secret") {
+                        if let Some(secret) = secret {
                             record.about_secret(secret);
                         }
                         if let Some(grant) = of("grant") {
@@ -288,10 +290,20 @@ fn authorised(
     action: Action,
     id: Option<RequestId>,
 ) -> Result<&Principal, Problem> {
+    authorised_about(principal, action, id, None)
+}
+
+/// Returns the principal, if it may do `action` in the request `id`. The audit line of a refusal names `secret`.
+fn authorised_about<'p>(
+    principal: Option<&'p Principal>,
+    action: Action,
+    id: Option<RequestId>,
+    secret: Option<SecretRef<'_>>,
+) -> Result<&'p Principal, Problem> {
     match principal {
         Some(principal) if principal.may(action) => Ok(principal),
         Some(principal) => {
-            audit::refused(who(principal, id), action.as_str())?;
+            audit::refused(who(principal, id), action.as_str(), secret)?;
             let (detail, other) = match principal.view() {
                 Some(view) => {
                     (format!("a credential for the view {view} may not do this"), " and without a view")

@@ -111,7 +111,7 @@ problems! {
     /// Problems of a request about API keys.
     KeyProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType, FileNotChanged];
     /// Problems of a request about secrets of principals.
-    SecretProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType, FileNotChanged];
+    SecretProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType, FileNotChanged, LimitReached];
     /// Problems of a request about grants or clients of the authorization server.
     GrantProblems, false, [InvalidRequest, NotFound, StoreUnavailable];
     /// Problems of a request for standard error of a server.

@@ -6,13 +6,14 @@
 //!
 //! Not here: the vault (`auth`), and requests to servers (`upstream`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -22,13 +23,14 @@ use super::body::{self, received};
 use super::openapi::SecretProblems;
 use super::problem::Problem;
 use super::view::date;
-use super::{Api, AuditSubject, authorised, json};
+use super::{Api, authorised_about, json};
 use auth::vault::{self, MAX_OWN_SECRET_BYTES, MAX_OWNER_BYTES, SECRET_NAME, is_secret_name};
 use auth::{Action, Principal};
-use gateway::manager::{NeededSecret, Scope, SecretError};
+use gateway::manager::{NeededSecret, OwnChange, Scope, SecretError};
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
+use runtime::telemetry::audit::SecretRef;
 
 /// The principal whose secrets a request is about.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -93,7 +95,7 @@ pub(super) async fn list(
     Extension(id): Extension<RequestId>,
     query: Result<Query<SecretQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let owner = owner(&principal, query?.0, id)?;
+    let owner = owner(&principal, query?.0, (None, id))?;
     shown(&api, &principal, owner).await
 }
 
@@ -115,7 +117,8 @@ pub(super) async fn set(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (Path(name), owner) = (name?, owner(&principal, query?.0, id)?);
+    let Path(name) = name?;
+    let owner = owner(&principal, query?.0, (Some(&name), id))?;
     let is_needed =
         || needed(&api, &principal, &owner).is_ok_and(|all| all.iter().any(|one| one.name == name));
     if *owner == **principal.id() && !is_needed() {
@@ -132,6 +135,7 @@ pub(super) async fn set(
         let text = format!("value: expected a string of 1 to {MAX_OWN_SECRET_BYTES} bytes");
         Problem::new(ErrorCode::InvalidRequest, text)
     })?;
+    let _place = place(&api, &principal, &owner)?;
     api.manager.set_secret_of(&owner, &name, &value).await.map_err(|error| failed(&error))?;
     shown(&api, &principal, owner).await
 }
@@ -151,18 +155,32 @@ pub(super) async fn remove(
     name: Result<Path<String>, PathRejection>,
     query: Result<Query<SecretQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let (Path(name), owner) = (name?, owner(&principal, query?.0, id)?);
+    let Path(name) = name?;
+    let owner = owner(&principal, query?.0, (Some(&name), id))?;
+    let _place = place(&api, &principal, &owner)?;
     if !api.manager.remove_secret_of(&owner, &name).await.map_err(|error| failed(&error))? {
         return Err(unknown(&name));
     }
     shown(&api, &principal, owner).await
 }
 
+/// Returns the principal whose secrets a request for `uri` is about, for the audit log.
+pub(super) fn owner_in(uri: &Uri, principal: Option<&Principal>) -> Option<String> {
+    let query = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok();
+    let named = query.and_then(|Query(mut query)| query.remove("principal"));
+    named.or_else(|| Some(principal?.id().to_string()))
+}
+
 /// Returns the principal whose secrets are meant, if `principal` may see and change them.
-fn owner(principal: &Principal, query: SecretQuery, id: RequestId) -> Result<String, Problem> {
+fn owner(
+    principal: &Principal,
+    query: SecretQuery,
+    (name, id): (Option<&str>, RequestId),
+) -> Result<String, Problem> {
     let owner = query.principal.unwrap_or_else(|| principal.id().to_string());
     if owner != **principal.id() {
-        authorised(Some(principal), Action::ChangeSecretsOfOthers, Some(id))?;
+        let secret = SecretRef { of: &owner, name };
+        authorised_about(Some(principal), Action::ChangeSecretsOfOthers, Some(id), Some(secret))?;
     }
     if Principal::is_anonymous_id(&owner) {
         let text = "a caller without a credential has no secrets";
@@ -175,6 +193,14 @@ fn owner(principal: &Principal, query: SecretQuery, id: RequestId) -> Result<Str
         return Err(Problem::new(ErrorCode::InvalidRequest, text));
     }
     Ok(owner)
+}
+
+/// Returns the place of a change of a secret of `owner`. Callers change their own as often as each of them may.
+fn place(api: &Api, principal: &Principal, owner: &str) -> Result<Option<OwnChange>, Problem> {
+    if principal.may(Action::ChangeSecretsOfOthers) {
+        return Ok(None);
+    }
+    api.manager.admit_own_change(owner).map(Some).map_err(|error| failed(&error))
 }
 
 /// Returns what servers need of `owner`. A credential that is bound to a view learns of no server outside of it.
@@ -195,9 +221,7 @@ async fn shown(api: &Api, principal: &Principal, owner: String) -> Result<Respon
     let mut secrets: Vec<_> = others.map(|(name, _)| listed(name.clone(), Vec::new())).collect();
     secrets.extend(needed.into_iter().map(|NeededSecret { name, servers }| listed(name, names(&servers))));
     secrets.sort_by(|one, other| one.name.cmp(&other.name));
-    let mut response = json(&SecretList { principal: clipped(owner.clone()), secrets });
-    response.extensions_mut().insert(AuditSubject { of: Some(owner), client: None });
-    Ok(response)
+    Ok(json(&SecretList { principal: clipped(owner), secrets }))
 }
 
 fn names(servers: &[Arc<str>]) -> Vec<String> {
@@ -214,6 +238,10 @@ fn failed(error: &SecretError) -> Problem {
         SecretError::Unsendable
         | SecretError::Vault(vault::Error::LongValue { .. } | vault::Error::LongName) => {
             Problem::new(ErrorCode::InvalidRequest, error.to_string())
+        }
+        SecretError::TooOften { retry_in } => {
+            let text = "your secrets are changed too often, or those of many callers are being changed";
+            protocol::Problem::new(ErrorCode::LimitReached, text).after(*retry_in).into()
         }
         SecretError::NoVault => Problem::new(ErrorCode::FileNotChanged, error.to_string()),
         // The text names files of the gateway, which are none of the caller's business.

@@ -36,8 +36,9 @@ mod token_cache;
 mod token_config;
 pub mod vault;
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -179,7 +180,6 @@ pub enum Error {
 }
 
 /// Turns the credentials of a request into a principal, as currently configured.
-#[derive(Debug)]
 pub struct Authenticator {
     mode: ArcSwap<Verification>,
     /// The API keys of the configuration, if any is accepted.
@@ -192,6 +192,16 @@ pub struct Authenticator {
     own: ArcSwapOption<own_tokens::OwnTokens>,
     /// One for all keys of the process, so that a reload does not double the cost that wrong keys can cause.
     checks: password_check::CheckQueue,
+    other_holder: OnceLock<OnOtherHolder>,
+}
+
+/// Is called with each principal whose key may have another holder.
+type OnOtherHolder = Box<dyn Fn(&str) + Send + Sync>;
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator").field("mode", &self.mode).finish_non_exhaustive()
+    }
 }
 
 /// Keys that were read and checked.
@@ -321,6 +331,22 @@ impl Verification {
         everybody.into_iter().chain(of_keys).chain(of_tokens)
     }
 
+    /// Returns the principals of API keys that are not valid both here and under `next`.
+    #[allow(clippy::mutable_key_type)] // compared by identity, which does not change
+    fn other_holders(&self, next: &Self) -> Vec<Arc<str>> {
+        let holders = |keys: &Self| {
+            let keys = keys.keys().into_iter().flat_map(api_keys::ApiKeys::holders);
+            keys.map(|holder| (holder.revocation_state().clone(), Arc::clone(holder.id()))).collect()
+        };
+        let (before, next): (HashMap<RevocationState, Arc<str>>, HashMap<_, _>) =
+            (holders(self), holders(next));
+        let only = |one: &HashMap<RevocationState, Arc<str>>, other: &HashMap<RevocationState, Arc<str>>| {
+            let only = one.iter().filter(|(state, _)| !other.contains_key(state));
+            only.map(|(_, principal)| Arc::clone(principal)).collect::<Vec<_>>()
+        };
+        [only(&before, &next), only(&next, &before)].concat()
+    }
+
     /// Notifies every principal whose credential is not valid under `next`.
     #[allow(clippy::mutable_key_type)] // compared by identity, which does not change
     fn revoke_others_than(&self, next: &Self) {
@@ -338,8 +364,8 @@ impl Authenticator {
         let (renewed, _) = watch::channel(());
         let (mode, checks) = (ArcSwap::from_pointee(mode), password_check::CheckQueue::default());
         let followed = ArcSwapOption::from_pointee(followed);
-        let own = ArcSwapOption::empty();
-        Ok(Self { mode, followed, replacing: Mutex::new(()), renewed, own, checks })
+        let (own, other_holder) = (ArcSwapOption::empty(), OnceLock::new());
+        Ok(Self { mode, followed, replacing: Mutex::new(()), renewed, own, checks, other_holder })
     }
 
     /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
@@ -353,6 +379,10 @@ impl Authenticator {
     fn replace(&self, mode: Verification, followed: Option<FollowedKeys>) {
         let before = self.mode.load_full();
         let next = Arc::new(mode.after(&before));
+        // Before the new keys count, so that their holders find nothing of those who had the names before.
+        if let Some(other_holder) = self.other_holder.get() {
+            before.other_holders(&next).iter().for_each(|principal| other_holder(principal));
+        }
         self.followed.store(followed.map(Arc::new));
         // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
         self.mode.store(Arc::clone(&next));
@@ -361,6 +391,12 @@ impl Authenticator {
             own.end_of_owners(&before.revoked_holders());
         }
         self.renewed.send_replace(());
+    }
+
+    /// Has `hook` called with each principal whose API key is revoked, is new or may have another holder from now on, before
+    /// a new key is accepted. The first call of this function counts.
+    pub fn on_other_holder(&self, hook: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.other_holder.set(Box::new(hook));
     }
 
     /// Changes after each renewal, and after the end of a grant, once all affected principals were notified.

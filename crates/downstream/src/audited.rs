@@ -71,7 +71,7 @@ impl<'a> Audited<'a> {
         // Their requests reach no server, so the gateway refused it.
         if !self.caller.principal.may(Action::Call)
             && matches!(received, ResponseBody::Buffered(reply) if is_forbidden(reply))
-            && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
+            && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method, None)
         {
             *received = ResponseBody::Buffered(Err(audit_full(full, self.caller.version.era())));
         }

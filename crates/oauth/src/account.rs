@@ -14,7 +14,7 @@
 //!
 //! Not here: how a person logs in (`logins`), the requests themselves (`token`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub struct Account {
     /// Taken for a renewal.
     turn: Arc<AsyncMutex<()>>,
     pause: Mutex<Option<Pause>>,
+    /// Whether the credential of the principal may have another holder. Then no login is saved any more.
+    has_ended: AtomicBool,
     /// Scopes that calls lacked.
     missing: Mutex<Vec<String>>,
 }
@@ -80,6 +82,7 @@ impl Account {
             refused: AtomicU64::new(0),
             turn: Arc::default(),
             pause: Mutex::default(),
+            has_ended: AtomicBool::new(false),
             missing: Mutex::default(),
             shared,
             principal,
@@ -245,6 +248,11 @@ impl Account {
         Error::login_required(reason)
     }
 
+    /// Ends it, because the credential of the principal may have another holder.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
     fn is_machine(&self) -> bool {
         self.shared.settings.grant != Grant::AuthorizationCode
     }
@@ -350,6 +358,9 @@ impl Account {
     /// Saves a login that the authorization server gave just now.
     async fn received(&self, login: SavedLogin) -> Result<ActiveLogin, Error> {
         let mut held = ActiveLogin::received(login)?;
+        if self.has_ended.load(Ordering::Relaxed) {
+            return Err(self.require("the credential of the principal changed"));
+        }
         held.is_saved = self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
         Ok(held)
     }

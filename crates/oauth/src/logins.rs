@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use auth::vault::Vault;
@@ -61,6 +61,8 @@ pub struct Place {
 pub struct Logins {
     shared: Arc<Shared>,
     accounts: Mutex<HashMap<Option<Arc<str>>, Arc<Account>>>,
+    /// Those that ended, whose tokens running requests may carry.
+    ended: Mutex<Vec<Weak<Account>>>,
     started: Mutex<HashMap<Pending, Started>>,
     failures: FailedLogins,
 }
@@ -141,6 +143,7 @@ impl Logins {
         Arc::new(Self {
             shared: Arc::new(shared),
             accounts: Mutex::default(),
+            ended: Mutex::default(),
             started: Mutex::default(),
             failures: FailedLogins::default(),
         })
@@ -288,6 +291,19 @@ impl Logins {
         Ok(())
     }
 
+    /// Ends the own login of `principal` in memory, because its credential may have another holder. The vault says whether
+    /// that one is logged in.
+    pub fn end_in_memory(&self, principal: &str) {
+        let key = Some(Arc::from(principal));
+        if let Some(account) = lock(&self.accounts).remove(&key) {
+            account.end();
+            let mut ended = lock(&self.ended);
+            ended.retain(|account| account.strong_count() > 0);
+            ended.push(Arc::downgrade(&account));
+            self.shared.changed();
+        }
+    }
+
     async fn revoked(&self, login: &SavedLogin) -> Result<(), Error> {
         if let Some(reason) = self.shared.foreign(login) {
             return Err(Error::refused(reason));
@@ -295,6 +311,11 @@ impl Logins {
         let discovered = login.discovered();
         let client = self.shared.client(&discovered, &login.registration).await?;
         crate::revoke(&client, &login.tokens).await
+    }
+
+    /// Whether `principal` is logged in.
+    pub fn has_login(&self, principal: &Arc<str>) -> bool {
+        self.account(Some(principal)).held().is_some()
     }
 
     /// The login of `principal`.
@@ -326,7 +347,8 @@ impl Logins {
 
     /// All tokens in memory, which are redacted from texts of the server.
     pub fn secrets(&self) -> Vec<SecretString> {
-        let accounts: Vec<_> = lock(&self.accounts).values().cloned().collect();
+        let mut accounts: Vec<_> = lock(&self.accounts).values().cloned().collect();
+        accounts.extend(lock(&self.ended).iter().filter_map(Weak::upgrade));
         accounts.iter().flat_map(|account| account.secrets()).collect()
     }
 

@@ -23,7 +23,7 @@ impl Upstream {
         let (who, deadline) = (call.principal.as_ref(), Instant::now() + self.config.timeout);
         if let Some(secrets) = &self.principal_secrets {
             // A connection with a secret that changed ends first. Boxed: few servers have them.
-            Box::pin(self.check_principal_secrets(secrets, who)).await?;
+            Box::pin(self.check_principal_secrets(secrets, who, deadline)).await?;
         }
         let (mut frame, _slot) =
             AdmissionLayer(self).call(Lane::of(&call.method), who, deadline.into()).await?;

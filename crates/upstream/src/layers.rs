@@ -58,14 +58,14 @@ impl Upstream {
 
     /// Makes `request` through all layers.
     pub(super) async fn run(self: &Arc<Self>, request: &Request<'_>, deadline: Deadline) -> Response {
-        self.check_caller(request).await?;
+        self.check_caller(request, deadline.at).await?;
         let state = self.enter(request, deadline).await?;
         RetryLayer(self).call(request, deadline, state).await
     }
 
     /// Makes `request` once, for the supervisor, which has its own schedule of retries.
     pub(super) async fn run_once(self: &Arc<Self>, request: &Request<'_>, deadline: Instant) -> Response {
-        self.check_caller(request).await?;
+        self.check_caller(request, deadline).await?;
         let mut state = self.enter(request, deadline.into()).await?;
         SessionLayer(self).call(request, &mut state).instrument(self.span(request, 1)).await
     }
@@ -80,11 +80,11 @@ impl Upstream {
     }
 
     /// Fails if the client of `request` lacks a secret that the server needs of it.
-    async fn check_caller(&self, request: &Request<'_>) -> Result<(), Error> {
+    async fn check_caller(&self, request: &Request<'_>, deadline: Instant) -> Result<(), Error> {
         match &self.principal_secrets {
             // Boxed: few servers have them.
             Some(secrets) if matches!(request.connection, PoolRequest::Of(_)) => {
-                Box::pin(self.check_principal_secrets(secrets, request.principal())).await
+                Box::pin(self.check_principal_secrets(secrets, request.principal(), deadline)).await
             }
             _ => Ok(()),
         }

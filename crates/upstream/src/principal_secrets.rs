@@ -1,8 +1,9 @@
 //! The secrets of principals in the headers to one server (`${principal:NAME}`).
 //!
 //! Invariants: a value is read from the vault when a connection of its principal opens, and is sent on connections of that
-//! principal only. Nothing is sent for a principal that lacks one. Before each call the file of the vault is looked at. If a
-//! value changed, also by another process, the connections of its principal end first, and those that are being opened.
+//! principal only. Nothing is sent for a principal that lacks one. Before each call the file of the vault is looked at, within
+//! the deadline of the call and on a thread that may block. If a value changed, also by another process, the connections of
+//! its principal end first, and those that are being opened.
 //!
 //! Not here: the vault (`auth::vault`), and requests (`transport::http`).
 
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use secrecy::SecretString;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, timeout_at};
 
 use super::Upstream;
 use super::error::Error;
@@ -85,13 +87,10 @@ impl PrincipalSecrets {
     }
 
     /// Returns the secrets of `principal` as the vault has them now.
-    pub(crate) async fn of(&self, principal: Option<&Arc<str>>) -> Result<Arc<OwnSecrets>, Error> {
+    pub(crate) async fn of(self: &Arc<Self>, principal: Option<&Arc<str>>) -> Result<Arc<OwnSecrets>, Error> {
         let (principal, vault) = (self.named(principal)?, self.vault()?);
-        if !vault.is_current() {
-            vault.reading(|vault| vault.stamp().map(drop)).await.map_err(|error| unreadable(&error))?;
-        }
-        let own = Arc::new(self.read(vault, principal)?);
-        Ok(self.used(principal, own))
+        let own = self.reading(vault, principal, Self::read).await?;
+        Ok(self.used(principal, Arc::new(own)))
     }
 
     /// Records that a new connection of `principal` has `own`. Returns the same secrets as they are known.
@@ -114,15 +113,26 @@ impl PrincipalSecrets {
         own
     }
 
-    /// Fails if `principal` lacks a secret. Calls `ended` for each principal whose secrets changed since they were used.
+    /// Fails if `principal` lacks a secret, or if the vault was not read at `deadline`. Calls `ended` for each principal whose
+    /// secrets changed since they were used.
     pub(crate) async fn check(
         self: &Arc<Self>,
         principal: Option<&Arc<str>>,
+        deadline: Instant,
         ended: impl Fn(&Arc<str>),
     ) -> Result<(), Error> {
         let (principal, vault) = (self.named(principal)?, self.vault()?);
-        self.find_changes(vault, ended).await?;
-        if self.lock().of.contains_key(principal) { Ok(()) } else { self.version(vault, principal).map(drop) }
+        let checked = async {
+            self.find_changes(vault, ended).await?;
+            if self.lock().of.contains_key(principal) {
+                return Ok(());
+            }
+            self.reading(vault, principal, Self::version).await.map(drop)
+        };
+        let late = "the vault could not be read in time";
+        timeout_at(deadline, checked)
+            .await
+            .unwrap_or_else(|_| Err(Error::Connect { reason: late.to_owned() }))
     }
 
     /// Calls `ended` for each principal whose secrets changed since they were used.
@@ -135,15 +145,17 @@ impl PrincipalSecrets {
         vault: &Arc<Vault>,
         ended: impl Fn(&Arc<str>),
     ) -> Result<(), Error> {
-        let is_same = || {
-            let (stamp, known) = (FileStamp::of(vault.path()), self.lock());
+        // The file may be on a slow disk, which must not hold up the other calls of this worker.
+        let is_same = async || {
+            let stamp = tokio::fs::metadata(vault.path()).await.ok().map(FileStamp::from);
+            let known = self.lock();
             known.is_compared && known.stamp == stamp
         };
-        if is_same() {
+        if is_same().await {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
-        if is_same() {
+        if is_same().await {
             return Ok(());
         }
         let this = Arc::clone(self);
@@ -195,6 +207,18 @@ impl PrincipalSecrets {
     /// A number that changes whenever the values do. Read it before them.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Runs `read`, which may block on the file of the vault.
+    async fn reading<T: Send + 'static>(
+        self: &Arc<Self>,
+        vault: &Arc<Vault>,
+        principal: &Arc<str>,
+        read: fn(&Self, &Vault, &Arc<str>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (this, principal) = (Arc::clone(self), Arc::clone(principal));
+        let done = vault.reading(move |vault| Ok(read(&this, vault, &principal))).await;
+        done.map_err(|error| unreadable(&error))?
     }
 
     fn named<'p>(&self, principal: Option<&'p Arc<str>>) -> Result<&'p Arc<str>, Error> {
@@ -260,8 +284,9 @@ impl Upstream {
         &self,
         secrets: &Arc<PrincipalSecrets>,
         principal: Option<&Arc<str>>,
+        deadline: Instant,
     ) -> Result<(), Error> {
-        secrets.check(principal, |principal| self.login_changed(principal)).await
+        secrets.check(principal, deadline, |principal| self.login_changed(principal)).await
     }
 
     /// Ends the connections with secrets of principals that changed.

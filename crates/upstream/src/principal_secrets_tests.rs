@@ -1,5 +1,7 @@
 //! Tests of the secrets of principals: values that change while connections with them are made and end.
 
+use std::time::Duration;
+
 use http::HeaderName;
 use secrecy::ExposeSecret;
 use settings::expand::CallerPart;
@@ -38,7 +40,8 @@ impl Place {
     /// Whether the connections of the principal end before its next call.
     async fn ends(&self) -> bool {
         let ended = |principal: &Arc<str>| self.ended.lock().expect("whole").push(Arc::clone(principal));
-        self.secrets.check(Some(&"ann".into()), ended).await.expect("a secret");
+        let deadline = Instant::now() + Duration::from_mins(1);
+        self.secrets.check(Some(&"ann".into()), deadline, ended).await.expect("a secret");
         !std::mem::take(&mut *self.ended.lock().expect("whole")).is_empty()
     }
 
@@ -81,6 +84,18 @@ async fn value_of_a_connect_that_failed_is_redacted_after_it_changed() {
     }
     assert!(["second", "third", "fourth"].iter().all(|value| place.redacts(value)));
     assert!(!place.redacts("first"), "the last ones are enough");
+}
+
+#[tokio::test]
+async fn vault_that_is_not_read_in_time_ends_the_call_at_its_deadline() {
+    let place = Place::new();
+    place.set("first");
+    // Another call reads the vault, and does not end.
+    let _turn = place.secrets.turn.lock().await;
+    let (deadline, ann) = (Instant::now() + Duration::from_millis(50), "ann".into());
+    let checked = place.secrets.check(Some(&ann), deadline, |_| ());
+    let checked = tokio::time::timeout(Duration::from_secs(20), checked).await.expect("at its deadline");
+    assert!(checked.expect_err("not read").to_string().contains("in time"));
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod programs;
 mod proxy;
 mod servers;
 mod subject;
+mod vault;
 
 use std::io;
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ const CONFIGURATION: &str = "configuration";
 const CHECKS: &[DoctorCheck] = &[
     DoctorCheck { name: CONFIGURATION, run: configuration::check },
     DoctorCheck { name: "permissions", run: permissions::check },
+    DoctorCheck { name: "vault", run: vault::check },
     DoctorCheck { name: "address", run: address::check },
     DoctorCheck { name: "gateway", run: gateway::check },
     DoctorCheck { name: "programs", run: programs::check },

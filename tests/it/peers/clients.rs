@@ -1,13 +1,23 @@
 //! Clients of other makers in front of the program.
 
+use std::net::Ipv4Addr;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse as _;
+use axum::routing::post;
+use serde_json::{Value, json};
 
 use super::gateway;
 use crate::support::gateway::Running;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, peers};
+use crate::support::{Background, Gateway, Registry, api_keys, listen, peers};
+
+const SAYER: &str = "swy_sayer_0123456789abcdef0123456789abcdef0123456789abcdef";
+const BEEPER: &str = "swy_beeper_0123456789abcdef0123456789abcdef0123456789abcdef";
 
 async fn started() -> (Running, Server) {
     let server = Scripted::modern().tool(Tool::named("say")).start();
@@ -122,5 +132,95 @@ async fn claude_code_connects_over_http_and_stdio() {
     for name in ["over-http", "over-stdio"] {
         let line = stdout.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         assert!(line.contains("Connected") && !line.contains("Failed"), "{name}: {stdout}\n{stderr}");
+    }
+}
+
+/// A model that says one word (the Messages API of Anthropic, as a stream), and keeps what it is offered.
+struct Model {
+    url: String,
+    /// The names of the tools of each request.
+    offered: Arc<Mutex<Vec<Vec<String>>>>,
+    _task: Background,
+}
+
+impl Model {
+    fn start() -> Self {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into());
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let offered = Arc::<Mutex<Vec<Vec<String>>>>::default();
+        let seen = Arc::clone(&offered);
+        let answer = move |body: Bytes| {
+            let request: Value = serde_json::from_slice(&body).expect("JSON");
+            let tools = request["tools"].as_array().into_iter().flatten();
+            let names = tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect();
+            seen.lock().expect("whole").push(names);
+            async { ([(CONTENT_TYPE, "text/event-stream")], Self::word()).into_response() }
+        };
+        let router = Router::new().route("/v1/messages", post(answer));
+        let task = Background::run(move || async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            axum::serve(listener, router).await.expect("it serves");
+        });
+        Self { url, offered, _task: task }
+    }
+
+    fn word() -> String {
+        let message = json!({"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [],
+            "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1}});
+        let events = [
+            json!({"type": "message_start", "message": message}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "done"}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null},
+                "usage": {"output_tokens": 1}}),
+            json!({"type": "message_stop"}),
+        ];
+        let event =
+            |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().expect("a type"));
+        events.iter().map(event).collect()
+    }
+}
+
+#[tokio::test]
+async fn claude_code_gives_its_model_exactly_the_tools_of_the_view_of_its_key() {
+    let tools = ["say", "search", "wipe"].map(Tool::named);
+    let server = tools.into_iter().fold(Scripted::modern(), Scripted::tool).start();
+    let keys = [(SAYER, "role: caller, view: sayers"), (BEEPER, "role: caller, view: beepers")];
+    let registry = Registry::new()
+        .http("one", &server.url())
+        .child("two", &["--tools", "beep"])
+        .setting("views: {sayers: {allow: [\"one/s*\"], deny: [\"one/search\"]}, beepers: {allow: [\"two/*\", \"one/wipe\"]}}")
+        .setting(&format!("server: {{{}}}", api_keys(&keys)));
+    let gateway = gateway(&registry).start().await;
+    for (key, tool) in [(SAYER, "say"), (BEEPER, "beep"), (BEEPER, "wipe")] {
+        gateway.offers_to(tool, &format!("Bearer {key}")).await;
+    }
+    let model = Model::start();
+    for (key, expected) in [(SAYER, vec!["say"]), (BEEPER, vec!["beep", "wipe"])] {
+        let home = tempfile::tempdir().expect("a folder");
+        let headers = json!({"Authorization": format!("Bearer {key}")});
+        let config =
+            json!({"mcpServers": {"gate": {"type": "http", "url": gateway.url("/mcp"), "headers": headers}}});
+        let mut command = peers::command("claude", home.path());
+        command
+            .env("ANTHROPIC_BASE_URL", &model.url)
+            .env("ANTHROPIC_API_KEY", "none")
+            .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+            // Each tool with its request, and not by a search.
+            .env("ENABLE_TOOL_SEARCH", "false")
+            .args(["--print", "hello", "--mcp-config", &config.to_string(), "--strict-mcp-config"])
+            .stdin(std::process::Stdio::null());
+        let (stdout, stderr) = output(command).await;
+        assert_eq!(stdout.trim(), "done", "{stderr}");
+        let offered = std::mem::take(&mut *model.offered.lock().expect("whole"));
+        let mut names: Vec<&str> = offered
+            .last()
+            .expect("a request")
+            .iter()
+            .filter_map(|name| name.strip_prefix("mcp__gate__"))
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, expected, "{offered:?}");
     }
 }

@@ -16,6 +16,7 @@ mod lease;
 mod lock;
 mod shares;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -95,6 +96,29 @@ struct Content {
 enum Change<'a> {
     Put(&'a Entry, &'a [u8]),
     Remove(&'a Entry),
+    /// Removes all entries of a principal.
+    RemoveAllOf(&'a str),
+}
+
+/// How many entries of a principal there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EntryCounts {
+    /// Its logins to servers.
+    pub logins: usize,
+    /// Its secrets.
+    pub secrets: usize,
+}
+
+impl fmt::Display for EntryCounts {
+    /// Such as `1 login and no secret`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |count: usize, name: &str| match count {
+            0 => format!("no {name}"),
+            1 => format!("1 {name}"),
+            more => format!("{more} {name}s"),
+        };
+        write!(f, "{} and {}", counted(self.logins, "login"), counted(self.secrets, "secret"))
+    }
 }
 
 impl Vault {
@@ -143,12 +167,6 @@ impl Vault {
         Ok(content.map(|content| content.container.list(&content.keys)).unwrap_or_default())
     }
 
-    /// Whether the next read needs no more than a look at the file, because that did not change since it was read.
-    pub fn is_current(&self) -> bool {
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        FileStamp::of(&self.path) == read.as_ref().map(|content| content.version)
-    }
-
     /// Returns the file as it was read last, after a look at it; `None` if there is none. Blocks on the file if it changed
     /// since the last call.
     pub fn stamp(&self) -> Result<Option<FileStamp>, Error> {
@@ -175,13 +193,25 @@ impl Vault {
         Ok(own)
     }
 
-    /// Removes all secrets of `principal`, and blocks until that is durable. Returns how many there were.
-    pub fn remove_secrets_of_blocking(&self, principal: &str) -> Result<usize, Error> {
-        let own = self.secrets_of(principal)?;
-        for (name, _) in &own {
-            self.remove_blocking(&Entry::secret_of(principal, name))?;
+    /// Returns how many entries each principal has.
+    pub fn counts(&self) -> Result<BTreeMap<String, EntryCounts>, Error> {
+        let mut all: BTreeMap<String, EntryCounts> = BTreeMap::new();
+        for (entry, _) in self.list()?.0 {
+            let is_secret = entry.is_secret_of_principal();
+            let Some(principal) = entry.principal else { continue };
+            let counts = all.entry(principal).or_default();
+            *(if is_secret { &mut counts.secrets } else { &mut counts.logins }) += 1;
         }
-        Ok(own.len())
+        Ok(all)
+    }
+
+    /// Removes all logins and secrets of `principal`, and blocks until that is durable. Returns what there was.
+    pub fn remove_all_of_blocking(&self, principal: &str) -> Result<EntryCounts, Error> {
+        let counts = self.counts()?.remove(principal);
+        if counts.is_some() {
+            self.change(&Change::RemoveAllOf(principal))?;
+        }
+        Ok(counts.unwrap_or_default())
     }
 
     /// Sets the value of `entry`. It is durable when this returns. A write that has begun continues if the future is
@@ -216,10 +246,10 @@ impl Vault {
         self.on_a_thread(move |vault| vault.remove_blocking(&entry)).await
     }
 
-    /// Removes all secrets of `principal`, as [`Vault::remove`] does. Returns how many there were.
-    pub async fn remove_secrets_of(self: &Arc<Self>, principal: &str) -> Result<usize, Error> {
+    /// Removes all logins and secrets of `principal`, as [`Vault::remove`] does. Returns what there was.
+    pub async fn remove_all_of(self: &Arc<Self>, principal: &str) -> Result<EntryCounts, Error> {
         let principal = principal.to_owned();
-        self.on_a_thread(move |vault| vault.remove_secrets_of_blocking(&principal)).await
+        self.on_a_thread(move |vault| vault.remove_all_of_blocking(&principal)).await
     }
 
     /// Runs `work`, which reads, where it may block. It does not wait for writes.
@@ -284,6 +314,14 @@ impl Vault {
             }
             Change::Remove(entry) if !container.remove(&keys, entry) => return Ok(false),
             Change::Remove(_) => {}
+            Change::RemoveAllOf(principal) => {
+                let (entries, _) = container.list(&keys);
+                for (entry, _) in
+                    entries.iter().filter(|(entry, _)| entry.principal.as_deref() == Some(*principal))
+                {
+                    container.remove(&keys, entry);
+                }
+            }
         }
         let text = container.text().map_err(failed)?;
         let is_full = container.len() > MAX_ENTRIES || text.len() > MAX_FILE_BYTES;

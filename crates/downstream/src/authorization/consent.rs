@@ -132,7 +132,7 @@ fn refused(
     let (AuthorizationError::Shown(reason) | AuthorizationError::Redirected { error: reason, .. }) = &error;
     answer::log_refused(reason, visit.id);
     if code(&error) == Code::AccessDenied {
-        audit::refused(who(session, visit.id), "grant").map_err(|_| messages::busy())?;
+        audit::refused(who(session, visit.id), "grant", None).map_err(|_| messages::busy())?;
     }
     lead(error, cookie)
 }

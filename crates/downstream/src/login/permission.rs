@@ -17,7 +17,7 @@ pub(super) fn check(per: Per, session: &BrowserSession, visit: &Visit) -> Result
     if principal.may(action) {
         return Ok(());
     }
-    audit::refused(who(session, visit.id), action.as_str()).map_err(|_| messages::busy())?;
+    audit::refused(who(session, visit.id), action.as_str(), None).map_err(|_| messages::busy())?;
     Err(messages::not_allowed(per, principal.role()))
 }
 

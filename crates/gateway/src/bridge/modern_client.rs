@@ -49,15 +49,16 @@ pub(super) async fn answer(
 ) -> Reply {
     let given = RetryInput::of(&request.params())?;
     request.edit(&[(RESPONSES, None), (STATE, None)]);
+    // A call that is resumed was counted when it began. If a limit is reached, the state can be sent again.
+    if given.begins_call(gateway, caller, &purpose(&request)) {
+        admit(gateway, caller, &mut request).await?;
+    }
     let place = RequestContext { gateway, caller, request: &request };
     let resumed = match given.state {
         None => None,
         Some(state) => place.taken(&state).await?.answered(given.responses.as_ref())?,
     };
-    let mut call = match resumed {
-        Some(call) => call,
-        None => place.begin().await?,
-    };
+    let mut call = resumed.unwrap_or_else(|| OpenCall::begin(gateway, request.clone()));
     match call.leg(caller, event_sender).await {
         LegEnd::Asks => place.suspend(SuspendedRequest::Call(call)),
         LegEnd::Ended(ended) => place.ended(ended, &call.lacking),
@@ -84,6 +85,13 @@ impl RetryInput {
         let state = present(STATE).map(read).transpose()?;
         Ok(Self { responses, state })
     }
+
+    /// Whether a call begins: without a state, or after the user has visited the pages of the suspended request.
+    fn begins_call(&self, gateway: &Gateway, caller: &Caller, purpose: &str) -> bool {
+        let Some(state) = &self.state else { return true };
+        let pages = gateway.suspended.pages(&caller.principal, purpose, state);
+        pages.is_some_and(|pages| !is_declined(pages, self.responses.as_ref()))
+    }
 }
 
 /// The context of a client's request.
@@ -95,13 +103,6 @@ struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
-    /// Begins the call, if the limits of the caller allow it. The call keeps its place while it is suspended.
-    async fn begin(&self) -> Result<OpenCall, ErrorObject> {
-        let mut request = self.request.clone();
-        admit(self.gateway, self.caller, &mut request).await?;
-        Ok(OpenCall::begin(self.gateway, request))
-    }
-
     async fn taken(&self, state: &str) -> Result<SuspendedRequest, ErrorObject> {
         let taken = self.gateway.suspended.take(&self.caller.principal, &purpose(self.request), state).await;
         taken.ok_or_else(|| {
@@ -217,19 +218,36 @@ impl SuspendedRequest {
                 Ok(Some(call))
             }
             Self::Pages { refusal, questions } => {
-                let answer = |index| responses?.get(&page_key(index))?.get_as::<String>("action");
-                let is_declined = (0..questions.len()).filter_map(answer).any(|action| action != "accept");
-                if is_declined { Err(refusal) } else { Ok(None) }
+                if is_declined(questions.len(), responses) {
+                    Err(refusal)
+                } else {
+                    Ok(None)
+                }
             }
         }
     }
+
+    /// The number of pages that the user visits before the call is made again; `None` if a call waits.
+    pub(super) fn pages(&self) -> Option<usize> {
+        match self {
+            Self::Call(_) => None,
+            Self::Pages { questions, .. } => Some(questions.len()),
+        }
+    }
+}
+
+/// Whether the user does not want to visit one of as many `pages`.
+fn is_declined(pages: usize, responses: Option<&Raw>) -> bool {
+    let answer = |index| responses?.get(&page_key(index))?.get_as::<String>("action");
+    (0..pages).filter_map(answer).any(|action| action != "accept")
 }
 
 fn page_key(index: usize) -> String {
     format!("page-{}", index + 1)
 }
 
-/// A call at a legacy server, with its open server requests.
+/// A call at a legacy server, with its open server requests. It keeps its place in the limits of the caller while it is
+/// suspended.
 pub(super) struct OpenCall {
     work: Work,
     receiver: EventReceiver,

@@ -43,6 +43,8 @@ struct SuspendedCall {
     principal: Arc<str>,
     /// Number of the call, unique in the process.
     number: u64,
+    /// The number of pages that the user visits before the call is made again; `None` if it waits.
+    pages: Option<usize>,
     back: oneshot::Sender<oneshot::Sender<SuspendedRequest>>,
 }
 
@@ -90,7 +92,8 @@ impl SuspendedCalls {
                 return Err(Limit::SuspendedCalls.met(Refused::TooMany));
             }
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-            table.insert(id, SuspendedCall { principal: Arc::clone(principal.id()), number, back });
+            let (principal, pages) = (Arc::clone(principal.id()), waiting.pages());
+            table.insert(id, SuspendedCall { principal, number, pages, back });
         }
         let place = EntryGuard { suspended: Arc::clone(self), id };
         self.tasks.spawn_until_end(keep(place, waiting, resumed, principal.clone()));
@@ -104,11 +107,22 @@ impl SuspendedCalls {
         purpose: &str,
         state: &str,
     ) -> Option<SuspendedRequest> {
-        let id = self.sealer.open(purpose, principal, state)?;
-        let entry = self.lock().remove(&Uuid::from_slice(&id).ok()?)?;
+        let id = self.id(principal, purpose, state)?;
+        let entry = self.lock().remove(&id)?;
         let (to, waiting) = oneshot::channel();
         entry.back.send(to).ok()?;
         waiting.await.ok()
+    }
+
+    /// The number of pages that the user visits before the call of `state` is made again. `None` if a call waits, or if the
+    /// state is not valid.
+    pub(super) fn pages(&self, principal: &Principal, purpose: &str, state: &str) -> Option<usize> {
+        let id = self.id(principal, purpose, state)?;
+        self.lock().get(&id)?.pages
+    }
+
+    fn id(&self, principal: &Principal, purpose: &str, state: &str) -> Option<Uuid> {
+        Uuid::from_slice(&self.sealer.open(purpose, principal, state)?).ok()
     }
 
     /// The number of suspended calls.

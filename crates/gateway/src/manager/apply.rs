@@ -221,7 +221,8 @@ impl Step {
         connect: impl Fn(&upstream::Config) -> Result<Arc<dyn Connector>, upstream::Error>,
     ) -> Result<Self, upstream::Error> {
         Ok(match before.server(&server.name).map(|found| Arc::clone(&found.upstream)) {
-            Ok(old) if is_kept || (old.config().source == server.source && !old.is_switched()) => {
+            // One that is kept may have to redact more.
+            Ok(old) if old.config().source == server.source && (is_kept || !old.is_switched()) => {
                 Self::Keep(old)
             }
             Ok(old) => Self::Replace(old, connect(server)?),

@@ -65,6 +65,8 @@ settings! {
         pub servers: Vec<upstream::Config>;
         /// The servers whose entries have problems. They are not among `servers`.
         pub not_configured: Vec<NotConfigured>;
+        /// The secrets that views give as arguments, each with the name of its server.
+        pub argument_secrets: Vec<(String, SecretString)>;
         /// The vault for tokens of logins; without one they end with the process.
         pub vault: Option<Arc<Vault>>;
         /// Where the offers of servers are kept until the next start; without it they end with the process.
@@ -95,20 +97,12 @@ impl Config {
         if let Some(views) = fields.setting().member("views") {
             view::check_names(&views, &config.names());
             if !views.is_any() {
-                config.redact(view::secrets(&views));
+                config.argument_secrets = view::secrets(&views);
             }
         }
+        let redacted = config.servers.drain(..).map(|server| redacting(server, &config.argument_secrets));
+        config.servers = redacted.collect();
         config
-    }
-
-    /// Has each server redact `secrets` that views give it as arguments. A server with other secrets is another one.
-    fn redact(&mut self, secrets: Vec<(String, SecretString)>) {
-        for (name, secret) in secrets {
-            if let Some(server) = self.servers.iter_mut().find(|server| *server.name == *name) {
-                server.source = server.source.and(secret.expose_secret());
-                server.secrets.push(secret);
-            }
-        }
     }
 
     /// Says that what views hold is forgotten with each restart, if so.
@@ -144,7 +138,7 @@ impl Config {
         for wrong in &mut self.not_configured {
             wrong.position += retained.len();
             if let Some(old) = running(&wrong.name).filter(|_| wrong.is_mistake() && wrong.is_enabled) {
-                self.servers.insert(wrong.position, old);
+                self.servers.insert(wrong.position, redacting(old, &self.argument_secrets));
                 retained.insert(Arc::clone(&wrong.name));
             }
         }
@@ -168,6 +162,18 @@ impl Config {
     pub fn of(servers: Vec<upstream::Config>) -> Self {
         Self { servers, tools_per_page: 100, ..Self::default() }
     }
+}
+
+/// Returns `server`, which redacts those of `secrets` that are its own. A server with other secrets is another one.
+fn redacting(mut server: upstream::Config, secrets: &[(String, SecretString)]) -> upstream::Config {
+    for (_, secret) in secrets.iter().filter(|(name, _)| *server.name == **name) {
+        let value = secret.expose_secret();
+        if !server.secrets.iter().any(|known| known.expose_secret() == value) {
+            server.source = server.source.and(value);
+            server.secrets.push(secret.clone());
+        }
+    }
+    server
 }
 
 /// Reads one server by itself: the problems of its entry are those of no other server. The error says whether the server is

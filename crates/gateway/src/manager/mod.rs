@@ -61,7 +61,7 @@ pub use client_snapshots::Viewer;
 pub use config::Config;
 pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
-pub use limits::{Admission, Limit, LimitTargets, LimitUsage, Limited, Per, without_effect};
+pub use limits::{Admission, Limit, LimitTargets, LimitUsage, Limited, OwnChange, Per, without_effect};
 pub use not_configured::NotConfigured;
 pub use principal_secrets::{NeededSecret, SecretError};
 pub use problem::MEMORY_EXHAUSTED;
@@ -88,7 +88,7 @@ use upstream::{
 };
 
 use history::CallHistory;
-use limits::CallerLimits;
+use limits::{CallerLimits, OwnChanges};
 use offer_writer::Writer;
 use registry::{Approve, Order, Published, Registry};
 use response_cache::CacheableCall;
@@ -117,6 +117,7 @@ pub struct Manager {
     writer: Option<Arc<Writer>>,
     rounds: health_check::Rounds,
     limits: CallerLimits,
+    own_changes: OwnChanges,
 }
 
 impl Manager {
@@ -197,6 +198,7 @@ impl Manager {
             writer,
             rounds: health_check::Rounds::default(),
             limits,
+            own_changes: OwnChanges::default(),
         })
     }
 

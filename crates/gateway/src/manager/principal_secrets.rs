@@ -1,14 +1,18 @@
-//! The secrets of principals that headers of servers have (`${principal:NAME}`): their names, and changes of them.
+//! The secrets of principals that headers of servers have (`${principal:NAME}`): their names, and changes of them. And the end
+//! of all that the vault has of a principal.
 //!
 //! Invariant: no value leaves this module. A change ends the connections that use the value before it returns.
 //!
 //! Not here: the file (`auth::vault`), requests to servers (`upstream`), and who may change what (`admin`).
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use auth::vault::{self, Entry, Vault};
+use futures_util::future::join_all;
 
+use auth::vault::{self, Entry, EntryCounts, Vault};
+
+use super::limits::OwnChange;
 use super::{Manager, Scope};
 use runtime::secret::{ExposeSecret, SecretString};
 
@@ -30,6 +34,12 @@ pub enum SecretError {
     /// The value cannot be sent in a header.
     #[error("the value is empty, or is not one line of ASCII characters")]
     Unsendable,
+    /// The principal changes its secrets too often, or too many others do so now.
+    #[error("secrets are changed too often")]
+    TooOften {
+        /// When it is worth trying again.
+        retry_in: Duration,
+    },
     /// The vault cannot be used, or has no room.
     #[error(transparent)]
     Vault(#[from] vault::Error),
@@ -62,6 +72,11 @@ impl Manager {
         Ok(self.vault()?.reading(move |vault| vault.secrets_of(&principal)).await?)
     }
 
+    /// Admits a change that `principal` makes to a secret of its own.
+    pub fn admit_own_change(&self, principal: &str) -> Result<OwnChange, SecretError> {
+        self.own_changes.admit(principal).map_err(|retry_in| SecretError::TooOften { retry_in })
+    }
+
     /// Sets the secret `name` of `principal`. The next call of the principal uses it.
     pub async fn set_secret_of(
         &self,
@@ -88,12 +103,34 @@ impl Manager {
         Ok(was_there)
     }
 
-    /// Removes all secrets of `principal`, because nobody has its credential any more.
-    pub async fn forget_secrets_of(&self, principal: &str) -> Result<(), SecretError> {
-        if self.vault()?.remove_secrets_of(principal).await? > 0 {
+    /// Ends all logins of `principal` and removes its secrets, because nobody has its credential any more.
+    pub async fn forget_principal(&self, principal: &Arc<str>) -> Result<(), SecretError> {
+        let snapshot = self.snapshot();
+        let logins = snapshot.servers().iter().filter_map(|server| server.upstream.logins());
+        let own = logins.filter(|logins| logins.is_per_principal() && logins.has_login(principal));
+        join_all(own.map(async |logins| {
+            if let Err(error) = logins.log_out(Some(principal)).await {
+                tracing::warn!(%error, "the login of a principal that is gone was not ended");
+            }
+        }))
+        .await;
+        self.end_logins_of(principal);
+        // This includes logins to servers that do not run now.
+        if self.vault()?.remove_all_of(principal).await? != EntryCounts::default() {
             self.secrets_changed().await;
         }
         Ok(())
+    }
+
+    /// Ends the connections with logins of `principal`, because its credential may have another holder.
+    pub fn end_logins_of(&self, principal: &str) {
+        let principal = Arc::from(principal);
+        for server in self.snapshot().servers() {
+            if let Some(logins) = server.upstream.logins().filter(|logins| logins.is_per_principal()) {
+                logins.end_in_memory(&principal);
+                server.upstream.login_changed(&principal);
+            }
+        }
     }
 
     fn vault(&self) -> Result<&Arc<Vault>, SecretError> {

@@ -161,7 +161,7 @@ error_codes! {
         "unsubscribe from another resource first";
     LimitReached = "limit_reached", Server, RateLimited, 429, LIMIT, Yes,
         "A limit of the caller is reached",
-        "The caller sent as many requests in a minute, or has as many calls running, as `limits` in the configuration file allow. Nothing was sent to the server.",
+        "The caller sent as many requests in a minute, or has as many calls running, as `limits` in the configuration file allow. Or it changed its own secrets as often as a caller may. Nothing was sent to the server.",
         "try again after `retry_after_ms`";
     MemoryExhausted = "memory_exhausted", Every, RateLimited, 503, LIMIT, Sometimes,
         "The memory budget is exhausted",

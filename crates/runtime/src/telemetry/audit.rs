@@ -39,6 +39,15 @@ pub struct Actor<'a> {
     pub request: Option<RequestId>,
 }
 
+/// The secrets of a principal that an action is about.
+#[derive(Debug, Clone, Copy)]
+pub struct SecretRef<'a> {
+    /// The principal.
+    pub of: &'a str,
+    /// The name of the secret, if the action is about one.
+    pub name: Option<&'a str>,
+}
+
 /// An action with its outcome so far. Its line is written when it is dropped.
 #[derive(Debug)]
 #[must_use = "its line is written when it is dropped"]
@@ -80,8 +89,8 @@ pub fn call(actor: Actor<'_>, tool: impl FnOnce() -> String) -> Result<Option<Bo
     Ok(Some(AuditRecord::new(actor, CALL, None, Some(tool()), slot)))
 }
 
-/// Logs that the role of `actor` does not allow `action`, such as a method or a path.
-pub fn refused(actor: Actor<'_>, action: &str) -> Result<(), Full> {
+/// Logs that the role of `actor` does not allow `action`, such as a method or a path. `secret`: what it is about.
+pub fn refused(actor: Actor<'_>, action: &str, secret: Option<SecretRef<'_>>) -> Result<(), Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(());
     }
@@ -89,7 +98,9 @@ pub fn refused(actor: Actor<'_>, action: &str) -> Result<(), Full> {
     let Actor { principal, role, request } = actor;
     let request_id = request.map(tracing::field::display);
     let (principal, action) = (untrusted(principal), untrusted(action));
-    tracing::info!(target: TARGET, %principal, role, %action, outcome = "forbidden", request_id, "refused");
+    let of = untrusted_if_any(secret.map(|secret| secret.of));
+    let secret = untrusted_if_any(secret.and_then(|secret| secret.name));
+    tracing::info!(target: TARGET, %principal, role, %action, secret, of, outcome = "forbidden", request_id, "refused");
     Ok(())
 }
 
@@ -161,9 +172,9 @@ impl AuditRecord {
         self.key = Some(name.to_owned());
     }
 
-    /// Sets the name of the secret that the action is about.
-    pub fn about_secret(&mut self, name: &str) {
-        self.secret = Some(name.to_owned());
+    /// Sets the secret that the action is about.
+    pub fn about_secret(&mut self, secret: SecretRef<'_>) {
+        (self.secret, self.of) = (secret.name.map(str::to_owned), Some(secret.of.to_owned()));
     }
 
     /// Sets the id of the grant that the action is about.

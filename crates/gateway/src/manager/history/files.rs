@@ -1,25 +1,26 @@
 //! The files of the history of one configuration file, in a folder of their own.
 //!
 //! Invariants: one process writes. The files have at most [`Config::calls`] calls and [`LINE_BYTES`] for each of them in
-//! sum, and none is kept longer than [`Config::days`] and one day. The oldest file is removed as a whole. A file ends
-//! when the clock goes back, so the lines of one file have the order of time too.
+//! sum, and none is kept longer than [`Config::days`] and one day. A file ends when the clock goes back, so the lines of one
+//! file have the order of time too. Without room for a call, those principals lose their oldest calls that have most
+//! (`thinning`), so nobody loses a call because another one makes many.
 //!
 //! All functions may block.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::segment::{self, Segment};
+use super::thinning::{self, Tallies};
 use super::{Config, Ended, micros};
 use crate::manager::live_events::CallText;
 use runtime::private_file;
 
 /// The files of many calls are short, so that a search holds little of them in memory.
 const MOST_LINES: usize = 4_096;
-/// The least files that the calls are divided into. The oldest one is removed as a whole.
+/// The least files that the calls are divided into. So many calls make room at a time.
 const FEWEST: usize = 8;
 /// Bytes of a call on average that the files have room for.
 const LINE_BYTES: u64 = 1_024;
@@ -37,8 +38,8 @@ pub(super) struct Files {
     /// Held while this process writes.
     lock: Option<File>,
     current: Option<Segment>,
-    /// How many calls the other files have, as far as it is known.
-    counts: HashMap<PathBuf, usize>,
+    /// How many calls each principal has in the files, as far as it is known.
+    tallies: Tallies,
     text: CallText,
     /// Whether a failure was returned, and writing did not succeed since.
     has_failed: bool,
@@ -60,7 +61,7 @@ impl Files {
             folder,
             lock: None,
             current: None,
-            counts: HashMap::new(),
+            tallies: Tallies::default(),
             text: CallText::default(),
             has_failed: false,
         }
@@ -88,7 +89,9 @@ impl Files {
             Ok(()) => self.has_failed = self.has_failed && queue.is_empty(),
             Err(error) => {
                 // A line that was cut off is ended when the file is opened again.
-                self.current = None;
+                if let Some(current) = self.current.take() {
+                    self.tallies.forget(&current.path);
+                }
                 if !std::mem::replace(&mut self.has_failed, true) {
                     written.failure = Some(error);
                 }
@@ -107,11 +110,9 @@ impl Files {
             let now = first.at;
             let segment = match self.current.take() {
                 Some(current) if current.has_room(now, most_lines) => current,
-                full => {
-                    self.counts.extend(full.map(|full| (full.path, full.lines)));
-                    self.next(first.id, now, most_lines)?
-                }
+                _ => self.next(first.id, now, most_lines)?,
             };
+            self.tallies.read(&segment.path);
             let segment = self.current.insert(segment);
             self.text.clear();
             let mut lines = 0;
@@ -126,6 +127,7 @@ impl Files {
                 lines += 1;
             }
             segment.append(self.text.bytes(), lines)?;
+            self.tallies.add(&segment.path, &queue[..lines]);
             *count += lines;
             queue = &queue[lines..];
         }
@@ -164,23 +166,25 @@ impl Files {
             return;
         }
         let oldest = SystemTime::now().checked_sub(DAY * config.days).unwrap_or(UNIX_EPOCH);
-        let current = self.current.as_ref().map(|segment| (segment.path.as_path(), segment.lines));
-        let (mut sum, mut kept) = (0, HashMap::new());
-        for path in files.into_iter().rev() {
-            let count = match current {
-                Some((current, lines)) if *path == *current => lines,
-                _ => self.counts.get(&path).copied().unwrap_or_else(|| segment::count(&path)),
-            };
-            sum += count;
-            let is_old = modified(&path).is_some_and(|modified| modified < oldest);
-            let is_kept = sum <= config.calls && config.days > 0 && !is_old;
-            if is_kept || current.is_some_and(|(current, _)| *path == *current) {
-                kept.insert(path, count);
+        let is_wanted = config.calls > 0 && config.days > 0;
+        let mut remaining = Vec::new();
+        for path in files {
+            let is_current = self.current.as_ref().is_some_and(|current| current.path == path);
+            let is_old = || segment::modified(&path).is_some_and(|modified| modified < oldest);
+            if is_current || is_wanted && !is_old() {
+                self.tallies.read(&path);
+                remaining.push(path);
             } else {
                 let _ = fs::remove_file(path);
             }
         }
-        self.counts = kept;
+        self.tallies.retain(&remaining);
+        if self.tallies.sum() > config.calls {
+            // The newest file is written.
+            remaining.pop();
+            let most_lines = lines_of_file(config);
+            thinning::thin(&remaining, &mut self.tallies, (config.calls - most_lines, most_lines));
+        }
     }
 }
 
@@ -192,19 +196,13 @@ impl Segment {
 
     /// Whether a call that ended at `at` is of the day of the file, and not before its last one.
     fn fits(&self, at: SystemTime) -> bool {
-        let day = |at| micros(at) / u64::try_from(DAY.as_micros()).unwrap_or(u64::MAX);
-        at + SLACK >= self.last && day(at) == day(self.last)
+        at + SLACK >= self.last && segment::is_same_day(micros(at), micros(self.last))
     }
 }
 
 /// How many calls a file has. All files together have at most the configured number.
 fn lines_of_file(config: Config) -> usize {
     (config.calls / FEWEST).clamp(1, MOST_LINES)
-}
-
-/// When the file was written last.
-pub(super) fn modified(path: &Path) -> Option<SystemTime> {
-    fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
 }
 
 /// The files in `folder`, the oldest first.

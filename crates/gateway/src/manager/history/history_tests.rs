@@ -247,6 +247,41 @@ async fn files_are_bounded_in_number_and_removed_when_they_are_too_old() {
 }
 
 #[tokio::test]
+async fn calls_of_a_quiet_principal_stay_in_few_files_while_another_one_makes_many() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join("history");
+    let config = Config { calls: 800, ..Config::default() };
+    let past = history(Some(folder.clone()), config);
+    for number in 0..10_000 {
+        record(&past, "noisy", &format!("n{number}"), "ok");
+        if number % 50 == 0 {
+            record(&past, "quiet", &format!("q{number}"), "ok");
+            written(&past).await;
+        }
+    }
+    written(&past).await;
+    drop(past);
+    // The counts end with the process.
+    let past = history(Some(folder.clone()), config);
+    for number in 0..200 {
+        record(&past, "noisy", &format!("m{number}"), "ok");
+    }
+    written(&past).await;
+    past.lock().ring.limit(0);
+    let found = all(&past).await;
+    assert!((600..=800).contains(&found.len()), "{}", found.len());
+    let of = |first: char| found.iter().filter(|tool| tool.starts_with(first)).cloned().collect::<Vec<_>>();
+    let quiet: Vec<String> =
+        (0..10_000).rev().step_by(50).map(|number| format!("q{}", number - 49)).collect();
+    assert_eq!(of('q'), quiet, "all of them");
+    let noisy: Vec<String> =
+        (0..10_000).rev().take(of('n').len()).map(|number| format!("n{number}")).collect();
+    assert!(of('m').len() == 200 && of('n') == noisy, "the newest of the other one");
+    let files = files::list(&folder).len();
+    assert!(files <= 16, "{files} files of 100 calls");
+}
+
+#[tokio::test]
 async fn a_folder_that_cannot_be_written_costs_lines_and_no_calls() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("history");

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Invariants: a call pays for one entry in the ring, and waits for no disk. Ring and queue of the writer are bounded and
-//! charged to the memory budget. Calls have increasing numbers, also after a restart and while the clock goes back, so a
+//! charged to the memory budget. A principal has a share of the ring, of the queue and of the files, so calls of one take
+//! none of another out of the history. Calls have increasing numbers, also after a restart and while the clock goes back, so a
 //! page continues at the same place while new calls come in. A reader finds the calls that it may see
 //! (`Principal::may_see`), and no sign of others.
 //!
@@ -16,8 +17,10 @@ mod files;
 mod ring;
 mod search;
 mod segment;
+mod thinning;
 mod writer;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,6 +81,8 @@ struct State {
     /// Calls that are not written yet.
     queue: Vec<Ended>,
     queue_bytes: usize,
+    /// Those of each principal.
+    queue_shares: HashMap<ring::Owner, usize>,
     queue_charge: SteppedCharge,
 }
 
@@ -93,6 +98,7 @@ impl CallHistory {
             ring_charge: SteppedCharge::new(),
             queue: Vec::new(),
             queue_bytes: 0,
+            queue_shares: HashMap::new(),
             queue_charge: SteppedCharge::new(),
         };
         let [is_on, has_arguments] = [false; 2].map(AtomicBool::new);
@@ -148,9 +154,12 @@ impl CallHistory {
         let mut is_lost = false;
         if self.files.is_some() && state.config.days > 0 {
             let bytes = state.queue_bytes + size;
-            is_lost = bytes > QUEUE_BYTES || !state.queue_charge.covers(bytes);
+            let own = state.queue_shares.get(&ended.call.principal).map_or(size, |own| own + size);
+            let has_room = bytes <= QUEUE_BYTES && own <= ring::ALPHA * (QUEUE_BYTES - bytes);
+            is_lost = !has_room || !state.queue_charge.covers(bytes);
             if !is_lost {
                 state.queue_bytes = bytes;
+                state.queue_shares.insert(ended.call.principal.clone(), own);
                 state.queue.push(ended.clone());
             }
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::files::{self, list};
+use super::files::list;
 use super::ring::Owner;
 use super::segment::{self, Line};
 use super::{CallHistory, Ended};
@@ -147,7 +147,7 @@ impl Search {
         let (mut found, mut read) = (Vec::new(), 0);
         while let Some(path) = files.pop() {
             let Some(first) = segment::first_id(&path).filter(|first| *first < self.before) else { continue };
-            let is_before = |since| files::modified(&path).is_some_and(|modified| modified < since);
+            let is_before = |since| segment::modified(&path).is_some_and(|modified| modified < since);
             if self.filter.since.is_some_and(is_before) {
                 continue;
             }

@@ -6,7 +6,7 @@
 //! Not here: which files there are (`files`).
 
 use std::borrow::Cow;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -21,6 +21,8 @@ use runtime::private_file;
 const ENDING: &str = "jsonl";
 /// Most bytes of a file that is read. One with as many calls as fit is smaller.
 const MOST_BYTES: u64 = 64 << 20;
+/// A day in microseconds.
+const DAY_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// The members of a line that a search reads.
 #[derive(Debug, Deserialize)]
@@ -59,14 +61,19 @@ pub(super) fn path(folder: &Path, id: u64) -> PathBuf {
     folder.join(format!("{id:020}.{ENDING}"))
 }
 
+/// Whether two times, in microseconds, are of one day.
+pub(super) fn is_same_day(one: u64, other: u64) -> bool {
+    one / DAY_MICROS == other / DAY_MICROS
+}
+
+/// When the file was written last.
+pub(super) fn modified(path: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
+}
+
 /// Reads the file at `path`.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     private_file::read(path, MOST_BYTES)
-}
-
-/// How many calls the file at `path` has.
-pub(super) fn count(path: &Path) -> usize {
-    read(path).map_or(0, |text| count_lines(&text))
 }
 
 fn count_lines(text: &[u8]) -> usize {

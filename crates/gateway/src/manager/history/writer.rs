@@ -41,6 +41,7 @@ async fn write(history: &Arc<CallHistory>) {
         let (queue, config) = {
             let mut state = history.lock();
             state.queue_bytes = 0;
+            state.queue_shares.clear();
             state.queue_charge.clear();
             (std::mem::take(&mut state.queue), state.config)
         };

@@ -1,5 +1,5 @@
 //! Limits of callers: requests in a minute and calls at a time, for a principal, a role or a view, and for all servers, one
-//! of them or one tool.
+//! of them or one tool. Beside them, the changes of their secrets (`own_changes`).
 //!
 //! Invariants: a request that reaches a server is counted once, by all limits that are about it, or by none if one of them
 //! is reached. It counts before anything is sent. A call has its place from then on until the last byte of its response,
@@ -11,6 +11,7 @@
 //! of a server (`upstream::bulkhead`).
 
 mod counts;
+mod own_changes;
 mod rule;
 
 use std::fmt;
@@ -22,6 +23,8 @@ use arc_swap::ArcSwap;
 
 use auth::Principal;
 use counts::{Counts, Taken};
+pub use own_changes::OwnChange;
+pub(super) use own_changes::OwnChanges;
 pub(super) use rule::{CountedRequest, read};
 pub use rule::{Limit, LimitTargets, Per, without_effect};
 use runtime::store::{CallsAtATime, Group, Key, LimitKind, SharedLimitReached, SharedTake, Store};

@@ -1,0 +1,215 @@
+//! Makes room in the files of the history: the principals with most calls lose their oldest ones.
+//!
+//! Invariants: after it no principal has more calls than [`level`] leaves to each, and a principal with fewer keeps all of
+//! them. Files get smaller and fewer: the rest of one is appended to the file before it, if both are of one day and fit
+//! into one. If the process ends meanwhile, a call may be in two files, under one number.
+//!
+//! Not here: when room is needed (`files`).
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
+use std::hash::BuildHasher;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::Ended;
+use super::segment::{self, is_same_day, modified};
+use runtime::private_file;
+
+/// How many calls a file has of each principal, by the hash of its name.
+type Tally = HashMap<u64, usize>;
+
+/// How many calls each file has of each principal: at most one entry for a call.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    files: HashMap<PathBuf, Tally>,
+    /// Random, so that nobody chooses a name with the hash of another one.
+    hasher: RandomState,
+}
+
+impl Tallies {
+    fn owner(&self, principal: Option<&str>) -> u64 {
+        self.hasher.hash_one(principal)
+    }
+
+    /// Counts the calls of the file at `path`, if that is not known.
+    pub(super) fn read(&mut self, path: &Path) {
+        if !self.files.contains_key(path) {
+            let (text, mut tally) = (segment::read(path).unwrap_or_default(), Tally::new());
+            for (_, line) in segment::lines(&text) {
+                *tally.entry(self.owner(line.principal.as_deref())).or_default() += 1;
+            }
+            self.files.insert(path.to_owned(), tally);
+        }
+    }
+
+    /// Counts `calls`, which were appended to the file at `path`.
+    pub(super) fn add(&mut self, path: &Path, calls: &[Ended]) {
+        for ended in calls {
+            let owner = self.owner(ended.call.principal.as_deref());
+            if let Some(tally) = self.files.get_mut(path) {
+                *tally.entry(owner).or_default() += 1;
+            }
+        }
+    }
+
+    /// Has the calls of the file at `path` counted again.
+    pub(super) fn forget(&mut self, path: &Path) {
+        self.files.remove(path);
+    }
+
+    /// Forgets files that are not among `paths`.
+    pub(super) fn retain(&mut self, paths: &[PathBuf]) {
+        self.files.retain(|path, _| paths.contains(path));
+    }
+
+    /// How many calls all files have.
+    pub(super) fn sum(&self) -> usize {
+        self.files.values().flat_map(HashMap::values).sum()
+    }
+
+    /// How many calls each principal has to lose, so that `most` are left in sum.
+    fn excess(&self, most: usize) -> Tally {
+        let mut excess = Tally::new();
+        for (owner, count) in self.files.values().flatten() {
+            *excess.entry(*owner).or_default() += count;
+        }
+        let level = level(excess.values().copied().collect(), most);
+        excess.retain(|_, count| {
+            *count = count.saturating_sub(level);
+            *count > 0
+        });
+        excess
+    }
+}
+
+/// The most calls that each principal may keep, so that `most` are left of `counts` in sum.
+fn level(mut counts: Vec<usize>, most: usize) -> usize {
+    counts.sort_unstable();
+    let (mut left, mut others) = (most, counts.len());
+    for count in counts {
+        if count * others > left {
+            return left / others;
+        }
+        left -= count;
+        others -= 1;
+    }
+    usize::MAX
+}
+
+/// Removes calls from the files `paths`, the oldest first, until all files have at most `most` calls. A file has at most
+/// `most_lines`. A file that cannot be changed is removed.
+pub(super) fn thin(paths: &[PathBuf], tallies: &mut Tallies, (most, most_lines): (usize, usize)) {
+    let mut excess = tallies.excess(most);
+    let mut before: Option<&PathBuf> = None;
+    for path in paths {
+        if excess.is_empty() {
+            return;
+        }
+        let Some(tally) = tallies.files.get(path) else { continue };
+        if !tally.keys().any(|owner| excess.contains_key(owner)) {
+            before = Some(path);
+            continue;
+        }
+        let (rest, left) = without(path, tallies, &mut excess);
+        let count = |path: &PathBuf| tallies.files.get(path).map_or(0, |tally| tally.values().sum());
+        let lines: usize = left.values().sum();
+        let room =
+            before.filter(|before| count(before) + lines <= most_lines && follows(before, path, &rest));
+        let target = room.unwrap_or(path);
+        match written(path, target, &rest) {
+            Ok(()) if lines > 0 => {
+                if target != path {
+                    tallies.files.remove(path);
+                }
+                let tally = tallies.files.entry(target.clone()).or_default();
+                if target == path {
+                    tally.clear();
+                }
+                for (owner, count) in left {
+                    *tally.entry(owner).or_default() += count;
+                }
+                before = Some(target);
+            }
+            _ => {
+                let _ = fs::remove_file(path);
+                tallies.files.remove(path);
+            }
+        }
+    }
+}
+
+/// Returns the lines of the file at `path` without the oldest ones that are in `excess`, and how many each principal has.
+fn without(path: &Path, tallies: &Tallies, excess: &mut Tally) -> (Vec<u8>, Tally) {
+    let (mut rest, mut left) = (Vec::new(), Tally::new());
+    let text = segment::read(path).unwrap_or_default();
+    let mut lines: Vec<_> = segment::lines(&text).collect();
+    lines.reverse();
+    for (text, line) in lines {
+        let owner = tallies.owner(line.principal.as_deref());
+        if let Some(count) = excess.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                excess.remove(&owner);
+            }
+            continue;
+        }
+        *left.entry(owner).or_default() += 1;
+        rest.extend_from_slice(text);
+        rest.push(b'\n');
+    }
+    (rest, left)
+}
+
+/// Whether the lines `rest` of the file at `path` may follow those of the file `before`: they are of its day, and not older.
+fn follows(before: &Path, path: &Path, rest: &[u8]) -> bool {
+    let of_day = segment::first_id(before).zip(segment::first_id(path));
+    if !of_day.is_some_and(|(before, path)| is_same_day(before, path)) {
+        return false;
+    }
+    let before = segment::read(before).unwrap_or_default();
+    let last = segment::lines(&before).next().map(|(_, line)| line.at);
+    let first = segment::lines(rest).last().map(|(_, line)| line.at);
+    last.zip(first).is_some_and(|(last, first)| last <= first)
+}
+
+/// Writes `rest`, the lines that are left of the file at `path`: to `target`, the file before it, or in its place. The time
+/// of the last change stays that of the calls.
+fn written(path: &Path, target: &Path, rest: &[u8]) -> io::Result<()> {
+    if rest.is_empty() {
+        return fs::remove_file(path);
+    }
+    let changed = modified(path);
+    if target == path {
+        private_file::replace(path, rest)?;
+    } else {
+        private_file::append(target)?.write_all(rest)?;
+        fs::remove_file(path)?;
+    }
+    match changed {
+        Some(changed) => File::options().append(true).open(target)?.set_modified(changed),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_leaves_as_much_as_it_can_and_takes_from_those_with_most() {
+        for (counts, most, expected) in [
+            (vec![5, 500], 80, 75),
+            (vec![500], 80, 80),
+            (vec![100, 100, 100, 100], 80, 20),
+            (vec![1, 2, 3, 100, 200], 106, 50),
+            (vec![1, 2], 3, usize::MAX),
+            (vec![3, 3, 3], 2, 0),
+        ] {
+            assert_eq!(level(counts.clone(), most), expected, "{counts:?}");
+            let left: usize = counts.iter().map(|count| count.min(&expected)).sum();
+            assert!(left <= most, "{counts:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The limit of changes that callers make to secrets of their own. Each change writes the whole vault.
+//!
+//! Invariants: a caller has [`OF_ONE`], whatever others do. At most [`AT_A_TIME`] changes of all callers wait for the vault,
+//! so a renewed login waits for no more of them. A refused change counts as none.
+//!
+//! Not here: changes by operators, which have no limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::counts::Counts;
+use super::{CALLS_RETRY_IN, LimitGuard};
+use runtime::worker::now;
+
+/// Changes of one caller in a minute, and at a time.
+const OF_ONE: (Option<u32>, Option<u32>) = (Some(10), Some(1));
+/// Changes of all callers at a time.
+const AT_A_TIME: u32 = 4;
+
+/// The counts of changes.
+#[derive(Debug, Default)]
+pub(in crate::manager) struct OwnChanges {
+    of_one: Arc<Counts>,
+    of_all: Arc<Counts>,
+}
+
+/// The place of a change that runs.
+#[must_use = "the change has its place as long as this lives"]
+pub struct OwnChange {
+    _places: [LimitGuard; 2],
+}
+
+impl OwnChanges {
+    /// Admits a change by `caller`. The error says when to try again.
+    pub(in crate::manager) fn admit(&self, caller: &str) -> Result<OwnChange, Duration> {
+        let take = |counts: &Arc<Counts>, caller: &str, most| match counts.take(caller, most, now(), |_| ()) {
+            Ok(taken) => {
+                Ok(LimitGuard { counts: Arc::clone(counts), taken, shared: None, is_admitted: false })
+            }
+            Err((_, wait)) => Err(wait.unwrap_or(CALLS_RETRY_IN)),
+        };
+        let mut places =
+            [take(&self.of_one, caller, OF_ONE)?, take(&self.of_all, "", (None, Some(AT_A_TIME)))?];
+        for place in &mut places {
+            place.is_admitted = true;
+        }
+        Ok(OwnChange { _places: places })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn caller_has_its_own_changes_and_all_together_few_at_a_time() {
+        let changes = OwnChanges::default();
+        let running: Vec<_> =
+            (0..4).map(|caller| changes.admit(&caller.to_string()).expect("free")).collect();
+        assert_eq!(changes.admit("0").err(), Some(CALLS_RETRY_IN), "one at a time");
+        for _ in 0..20 {
+            assert_eq!(changes.admit("later").err(), Some(CALLS_RETRY_IN), "four at a time");
+        }
+        drop(running);
+        for _ in 0..10 {
+            drop(changes.admit("later").expect("refused changes were not counted"));
+        }
+        assert_eq!(changes.admit("later").err(), Some(Duration::from_secs(6)));
+        assert!(changes.admit("another").is_ok());
+    }
+}
