@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import html
 import json
 import re
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from client_host import Document, Trap, client_host
 from issuer import CLAUDE, ELSEWHERE, ENDPOINT, HandClient, Site, error_of, issuing, parameters, parsed, send, settled
@@ -344,8 +345,6 @@ def a_token_is_for_its_endpoint_and_its_gateway(lab: Lab) -> None:
 
 def _forged(token: str, keys: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Tokens that somebody has made of a valid one."""
-    import hmac
-
     head, body, signature = token.split(".")
     header, claims = (json.loads(base64.urlsafe_b64decode(part + "==")) for part in (head, body))
 
@@ -413,7 +412,7 @@ def the_consent_page_cannot_be_framed_or_forged(lab: Lab) -> None:
         for name in values:
             answer = sent(browser, {**fields, name: mixed[name]}, allowed)
             check("code=" not in answer.headers.get("location", ""), f"the {name} of another person gets a code")
-        check(send("GET", f"{url}?{urlencode(fields)}").status >= 400, "a link agrees")
+        check(browser.open(f"{url}?{urlencode(fields)}").status >= 400, "a link agrees")
         # The answer goes where the request said, and nothing has used the form up.
         answer = sent(browser, fields, allowed)
         check(answer.status in (302, 303), f"the form of the person is answered with {answer.status}: {answer.text[:300]}")
@@ -538,7 +537,8 @@ def no_secret_of_the_authorization_server_is_shown(lab: Lab) -> None:
         client.redeem(code)
         client.refresh("swyr_canary-refresh")
         client.revoke(renewed["refresh_token"])
-        Browser("canary-key-that-is-wrong-4711").visit_once(client.url())
+        wrong = Browser("canary-key-that-is-wrong-4711").visit(client.url())
+        check(wrong.status >= 400, f"a wrong key is answered with {wrong.status}")
         site.browser("ann").open(client.url(response_type="canary-type"))
         names = ("canary-verifier", "canary-refresh", "canary-key-that-is-wrong", client.state)
         places = {file.name: file.read_bytes() for file in lab.out.glob("gateway_canary*") if file.is_file()}

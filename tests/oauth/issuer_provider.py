@@ -20,7 +20,7 @@ from issuer_logins import SDKS
 from lab import HERE, NOTES, Browser, Lab, Page, callback, check, free_port, until
 
 #: The path at the gateway to which the login service sends browsers back.
-CALLBACK = "/oauth/login/callback"
+CALLBACK = "/oauth/login-callback"
 
 
 @contextmanager
