@@ -29,6 +29,8 @@ OTHERS = {
     "VS Code": "http://127.0.0.1:33418/",
     "VS Code on the web": "https://vscode.dev/redirect",
     "Cursor": "cursor://anysphere.cursor-mcp/oauth/callback",
+    "Warp": "warp://mcp/oauth2callback",
+    "Raycast": "raycast://oauth?package_name=mcp",
     "the inspector": "http://localhost:6274/oauth/callback",
 }
 
