@@ -164,7 +164,7 @@ class HandClient:
         self.site.secrets.append(found["code"][0])
         return found["code"][0]
 
-    def redeem(self, code: str, **changes: str | None) -> Page:
+    def redeem(self, code: str, /, **changes: str | None) -> Page:
         asked = {
             "grant_type": "authorization_code",
             "client_id": self.id,
@@ -176,7 +176,7 @@ class HandClient:
         }
         return self._token(asked)
 
-    def refresh(self, token: str, **changes: str | None) -> Page:
+    def refresh(self, token: str, /, **changes: str | None) -> Page:
         return self._token({"grant_type": "refresh_token", "client_id": self.id, "refresh_token": token, **changes})
 
     def revoke(self, token: str) -> Page:

@@ -407,7 +407,9 @@ def the_consent_page_cannot_be_framed_or_forged(lab: Lab) -> None:
             check(answer.status >= 400, f"{what} is answered with {answer.status} {answer.headers.get('location')}")
             check("code=" not in answer.headers.get("location", ""), f"{what} gets a code")
         check(len(site.records()) == before, "a refused form has made a record")
+        state = client.state
         other = _consent(ben, client)
+        client.state = state
         mixed = {**next(form for form in other.forms if form.method == "post").fields, **dict([form.buttons[0]])}
         for name in values:
             answer = sent(browser, {**fields, name: mixed[name]}, allowed)

@@ -32,6 +32,10 @@ class Login {
   saveCodeVerifier(verifier) { this.verifier = verifier; }
   discoveryState() { return this.discovered; }
   saveDiscoveryState(state) { this.discovered = state; }
+  invalidateCredentials(scope) {
+    if (scope === 'all' || scope === 'client') this.client = undefined;
+    if (scope === 'all' || scope === 'tokens') this.kept = undefined;
+  }
   async redirectToAuthorization(url) {
     urls.push(String(url));
     const [program, ...words] = ask.browser;
