@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from lab import MACHINE_SECRET, Browser, Caller, Gateway, Lab, Page, check, free_port, new_key, registry
+from lab import MACHINE_SECRET, Answer, Browser, Caller, Gateway, Lab, Page, check, free_port, new_key, registry
 
 #: The people with a key, and their roles.
 ROLES = {"ann": "caller", "ben": "caller", "rita": "reader", "root": "superuser"}
@@ -97,9 +97,13 @@ class Site:
         check(page.status == 201, f"a registration is answered with {page.status}: {page.text}")
         return HandClient(self, parsed(page)["client_id"], redirect_uri, **more)
 
+    def answer(self, token: str, path: str = ENDPOINT) -> Answer:
+        """The answer to a call of the tool."""
+        return Caller(self.base, token).request(path, "tools/call", {"name": TOOL, "arguments": {}}, {"Mcp-Name": TOOL})
+
     def call(self, token: str, path: str = ENDPOINT) -> int:
         """The status of a call of the tool."""
-        return Caller(self.base, token).request(path, "tools/call", {"name": TOOL, "arguments": {}}, {"Mcp-Name": TOOL}).status
+        return self.answer(token, path).status
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of the program for an operator."""

@@ -227,4 +227,4 @@ def callback() -> Iterator[str]:
         server.shutdown()
 
 
-__all__ = ["Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Page", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "new_key", "start_listening", "text_of", "until"]
+__all__ = ["Answer", "Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Page", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "new_key", "start_listening", "text_of", "until"]
