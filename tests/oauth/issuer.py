@@ -114,9 +114,9 @@ class Site:
         return self.log.with_suffix(".state")
 
     def records(self) -> list[Path]:
-        """The files of grants and registrations."""
+        """The files of grants and registrations, whose ids have a dash."""
         tables = ("clients", "grants")
-        return [file for file in self.state().rglob("*") if file.is_file() and file.parent.name in tables and file.name != "records"]
+        return [file for file in self.state().rglob("*-*") if file.is_file() and file.parent.name in tables]
 
 
 @dataclass

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from client_host import Document, SigningKey, client_host
@@ -22,6 +25,8 @@ from lab import HERE, NOTES, Browser, Lab, Page, callback, check, free_port, tex
 SDKS = {"python": ("peer-python", "python_sdk.py"), "typescript": ("peer-node", "typescript_sdk.mjs")}
 #: The id of claude.ai, which is the URL of its document.
 CLAUDE_ID = "https://claude.ai/oauth/mcp-oauth-client-metadata"
+#: The id of Claude Code, likewise.
+CLAUDE_CODE_ID = "https://claude.ai/oauth/claude-code-client-metadata"
 #: The redirect URI of one connection of ChatGPT, which it uses where an authorization server does not name itself.
 CHATGPT_CONNECTION = "https://chatgpt.com/connector/oauth/AbCdEfGh1234"
 #: The redirect URIs of other clients, as they register them.
@@ -237,6 +242,55 @@ def other_clients_log_in(lab: Lab) -> None:
             check(site.call(parsed(client.redeem(code))["access_token"]) == 200, f"{name} cannot call")
 
 
+def claude_code_logs_in(lab: Lab) -> None:
+    """Runs the program itself, under the id of its document, which is an entry of the file here."""
+    claude = lab.peers.bin / "claude"
+    if not claude.exists():
+        print("      NOTICE: Claude Code is not installed (SWITCHYARD_PEERS_WITHOUT=claude): its login was NOT tested")
+        return
+    home = lab.out / "claude_home"
+    home.mkdir(exist_ok=True)
+    browser = home / "browser"
+    browser.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE.parent / "lab" / "browser.py"}" "$1" decision=allow\n')
+    browser.chmod(0o700)
+    entry = {"id": CLAUDE_CODE_ID, "name": "Claude Code", "redirect_uris": ["http://localhost/callback", "http://127.0.0.1/callback"]}
+    with issuing(lab, "claude_code", {"keys": True, "clients": [entry]}) as site:
+        env = {
+            "PATH": lab.peers.env()["PATH"], "HOME": str(home), "TERM": "xterm", "BROWSER": str(browser),
+            "BROWSER_PASSWORD": site.keys["ann"], "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            # It reaches this machine and nothing else.
+            "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "localhost,127.0.0.1",
+        }  # fmt: skip
+        words = [str(claude), "mcp"]
+        add = [*words, "add", "--transport", "http", "switchyard", f"{site.base}/mcp"]
+        subprocess.run(add, env=env, cwd=home, capture_output=True, check=True, timeout=60)
+        said = _in_a_terminal([*words, "login", "switchyard"], env, home)
+        check("Authenticated" in said, f"the login says {said}")
+        listed = subprocess.run([*words, "list"], env=env, cwd=home, capture_output=True, text=True, check=True, timeout=60)
+        check("Connected" in listed.stdout and "Failed" not in listed.stdout, f"the list says {listed.stdout}")
+        grants = [line for line in site.log.read_text().splitlines() if '"grant"' in line and CLAUDE_CODE_ID in line]
+        check(len(grants) == 1, f"the log has {len(grants)} grants of Claude Code")
+
+
+def _in_a_terminal(words: list[str], env: dict[str, str], folder: Path) -> str:
+    """Runs a program that wants a terminal to its end, and returns what it wrote."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(words, env=env, cwd=folder, stdin=slave, stdout=slave, stderr=slave) as program:
+        os.close(slave)
+        timer = threading.Timer(60, program.kill)
+        timer.start()
+        said = b""
+        while True:
+            try:
+                part = os.read(master, 4_096)
+            except OSError:  # the program has ended
+                break
+            said += part
+        timer.cancel()
+    os.close(master)
+    return said.decode(errors="replace")
+
+
 # The conformance suite --------------------------------------------------------------------------
 
 
@@ -344,6 +398,7 @@ CHECKS = (
     chatgpt_logs_in_with_its_document,
     chatgpt_registers_and_logs_in,
     other_clients_log_in,
+    claude_code_logs_in,
     the_conformance_suite_finds_nothing,
     a_token_has_the_rights_that_were_granted,
     a_revoked_grant_ends_within_a_second,
