@@ -217,10 +217,11 @@ def issuing(
     env: Mapping[str, str] | None = None,
     port: int | None = None,
     made: Keys | None = None,
+    public_url: str | None = None,
 ) -> Iterator[Site]:
     """Starts a gateway with the settings `own` of its authorization server, for the people of `made`."""
     port, made = port or free_port(), made or new_keys(lab)
-    base = f"http://localhost:{port}"
+    base = public_url or f"http://localhost:{port}"
     keys = {person: key for person, (key, _) in made.items()}
     server = {
         "public_url": base,

@@ -20,6 +20,7 @@ from typing import Any
 from client_host import Document, SigningKey, client_host
 from issuer import CHATGPT, CLAUDE, ENDPOINT, TOOL, HandClient, Site, error_of, issuing, new_keys, parsed, send, settled
 from lab import HERE, NOTES, Browser, Lab, Page, callback, check, free_port, text_of
+from proxy import PREFIX, proxy
 
 #: The client of each SDK: its program, and its file.
 SDKS = {"python": ("peer-python", "python_sdk.py"), "typescript": ("peer-node", "typescript_sdk.mjs")}
@@ -79,6 +80,24 @@ def sdk_clients_with_a_document_log_in(lab: Lab) -> None:
                 _logs_in(lab, site, sdk, document, end)
             fetched = {path: host.requested.count(path) for path in set(host.requested)}
             check(fetched == {f"/{sdk}.json": 1 for sdk in SDKS}, f"the documents were fetched {fetched}")
+
+
+def sdk_clients_log_in_below_a_path_prefix(lab: Lab) -> None:
+    """The gateway is behind a proxy with a path prefix, whose rules are those of the page."""
+    port, outside = free_port(), free_port()
+    base = f"http://localhost:{outside}{PREFIX}"
+    with issuing(lab, "prefix", port=port, public_url=base) as site, proxy(outside, port) as requested, callback() as end:
+        for sdk in SDKS:
+            _logs_in(lab, site, sdk, None, end)
+        inserted = f"/.well-known/oauth-authorization-server{PREFIX}"
+        check(inserted in requested, f"no client asked for {inserted}: {sorted(set(requested))}")
+        # Clients that do not read the address from the 401 insert the prefix here too.
+        for path in (f"/.well-known/oauth-protected-resource{PREFIX}{ENDPOINT}", f"{PREFIX}/.well-known/oauth-protected-resource{ENDPOINT}"):
+            page = send("GET", f"http://localhost:{outside}{path}")
+            check(parsed(page).get("resource") == f"{base}{ENDPOINT}", f"{path} is answered with {page.status}: {page.text}")
+        for path in (f"{PREFIX}/.well-known/openid-configuration", f"/.well-known/openid-configuration{PREFIX}"):
+            page = send("GET", f"http://localhost:{outside}{path}")
+            check(parsed(page).get("issuer") == base, f"{path} is answered with {page.status}: {page.text}")
 
 
 # The services -----------------------------------------------------------------------------------
@@ -393,6 +412,7 @@ def _json(value: Any) -> Document:
 CHECKS = (
     sdk_clients_register_and_log_in,
     sdk_clients_with_a_document_log_in,
+    sdk_clients_log_in_below_a_path_prefix,
     claude_ai_logs_in_with_its_document,
     claude_ai_registers_and_logs_in,
     chatgpt_logs_in_with_its_document,

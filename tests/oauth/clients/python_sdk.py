@@ -108,13 +108,12 @@ def own_login(ask: dict[str, Any], visits: Visits, memory: Memory) -> OAuthClien
     )
 
 
-async def revoke(url: str, memory: Memory) -> None:
-    """Ends the login at the authorization server, which is the gateway itself."""
-    assert memory.tokens is not None and memory.client is not None
+async def revoke(login: OAuthClientProvider, memory: Memory) -> None:
+    """Ends the login at the authorization server."""
+    assert login.context.oauth_metadata is not None and memory.tokens is not None and memory.client is not None
     form = {"token": memory.tokens.refresh_token, "client_id": memory.client.client_id}
-    parts = urlsplit(url)
     async with httpx2.AsyncClient() as http:
-        answer = await http.post(f"{parts.scheme}://{parts.netloc}/oauth/revoke", data=form)
+        answer = await http.post(str(login.context.oauth_metadata.revocation_endpoint), data=form)
         answer.raise_for_status()
 
 
@@ -131,7 +130,8 @@ async def main(ask: dict[str, Any]) -> None:
                 assert login is not None
                 login.context.token_expiry_time = 1
             elif step == "revoke":
-                await revoke(ask["url"], memory)
+                assert login is not None
+                await revoke(login, memory)
             else:
                 found |= await called(client, ask["tool"], visits)
         found["tools"] = [tool.name for tool in (await client.list_tools()).tools]

@@ -60,10 +60,11 @@ async function connected() {
   return client;
 }
 
-// Ends the login at the authorization server, which is the gateway itself.
+// Ends the login at the authorization server.
 async function revoke() {
   const form = { token: login.kept.refresh_token, client_id: login.client.client_id };
-  const answer = await fetch(new URL('/oauth/revoke', ask.url), { method: 'POST', body: new URLSearchParams(form) });
+  const url = login.discovered.authorizationServerMetadata.revocation_endpoint;
+  const answer = await fetch(url, { method: 'POST', body: new URLSearchParams(form) });
   if (!answer.ok) throw new Error(`the revocation is answered with ${answer.status}`);
 }
 
