@@ -490,6 +490,30 @@ def _unhurried_503(send_it: Callable[[], Page]) -> Page:
     return page
 
 
+def web_pages_may_be_clients_and_read_no_page(lab: Lab) -> None:
+    with issuing(lab, "origins") as site:
+        origin = {"origin": "https://app.example"}
+        documents = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/oauth/jwks.json")
+        for path in documents:
+            page = send("GET", f"{site.base}{path}", headers=origin)
+            check(page.status == 200 and page.headers.get("access-control-allow-origin") in ("*", origin["origin"]), f"{path}: {page}")
+            check("access-control-allow-credentials" not in page.headers, f"{path} is for pages with cookies")
+        for path, kind in (("/oauth/token", "content-type"), ("/oauth/register", "content-type"), ("/oauth/revoke", "content-type")):
+            asked = {**origin, "access-control-request-method": "POST", "access-control-request-headers": kind}
+            page = send("OPTIONS", f"{site.base}{path}", headers=asked)
+            check(page.status in (200, 204) and "access-control-allow-origin" in page.headers, f"{path}: {page.status} {page.headers}")
+            check("access-control-allow-credentials" not in page.headers, f"{path} is for pages with cookies")
+        # A page of a stranger reads neither the sign-in nor the question.
+        client, browser = site.client(), _signed_in(site)
+        for who in (browser, Browser()):
+            page = who.request("GET", client.url(prompt="consent"), headers=origin)
+            check("access-control-allow-origin" not in page.headers, f"another site reads the page: {page.headers}")
+        # A name that somebody else points at this address gets no document with an issuer of its own.
+        for path in documents:
+            page = send("GET", f"{site.base}{path}", headers={"host": "evil.example"})
+            check(page.status >= 400 and "evil.example" not in page.text, f"{path} for evil.example: {page.status} {page.text[:300]}")
+
+
 # Amounts ----------------------------------------------------------------------------------------
 
 
@@ -575,6 +599,7 @@ CHECKS = (
     the_consent_page_cannot_be_framed_or_forged,
     a_person_who_refuses_gives_no_code,
     names_of_clients_cannot_deceive,
+    web_pages_may_be_clients_and_read_no_page,
     ten_thousand_registrations_are_bounded,
     no_secret_of_the_authorization_server_is_shown,
 )
