@@ -218,6 +218,7 @@ def issuing(
     port: int | None = None,
     made: Keys | None = None,
     public_url: str | None = None,
+    **settings: Any,
 ) -> Iterator[Site]:
     """Starts a gateway with the settings `own` of its authorization server, for the people of `made`."""
     port, made = port or free_port(), made or new_keys(lab)
@@ -228,6 +229,7 @@ def issuing(
         "auth_mode": "api_key",
         "api_keys": [entry for _, entry in made.values()],
         "authorization_server": dict(own) if own is not None else {"keys": True},
+        **settings,
     }
     log = lab.out / f"gateway_{name}.log"
     behind = {SERVER: registry(lab.notes_url)["machine"], "other": registry(lab.notes_url)["machine"]}

@@ -19,7 +19,7 @@ from typing import Any
 
 from client_host import Document, SigningKey, client_host
 from issuer import CHATGPT, CLAUDE, ENDPOINT, TOOL, HandClient, Site, error_of, issuing, new_keys, parsed, send, settled
-from lab import HERE, NOTES, Browser, Lab, Page, callback, check, free_port, text_of
+from lab import HERE, NOTES, Browser, Caller, Lab, Page, callback, check, free_port, listening_port, text_of
 from proxy import PREFIX, proxy
 
 #: The client of each SDK: its program, and its file.
@@ -405,6 +405,31 @@ def a_login_outlives_a_restart(lab: Lab) -> None:
         check(renewed.status == 200, f"after a restart a renewal is answered with {renewed.status}: {renewed.text}")
 
 
+def gateways_with_one_folder_share_logins(lab: Lab) -> None:
+    made, folder = new_keys(lab), str(lab.out / "shared_state")
+    with issuing(lab, "first", made=made, state_dir=folder) as first:
+        with issuing(lab, "second", made=made, state_dir=folder, public_url=first.base) as second:
+            client = first.client()
+            tokens = client.log_in()
+            # The second one has another port than the public URL.
+            address = f"http://127.0.0.1:{listening_port(second.log)}"
+
+            def status(token: str) -> int:
+                return Caller(address, token).request(ENDPOINT, "tools/call", {"name": TOOL, "arguments": {}}, {"Mcp-Name": TOOL}).status
+
+            check(status(tokens["access_token"]) == 200, "the second gateway does not know the login of the first one")
+            form = {"grant_type": "refresh_token", "client_id": client.id, "refresh_token": tokens["refresh_token"]}
+            renewed = send("POST", f"{address}/oauth/token", form=form)
+            check(renewed.status == 200, f"the second gateway answers a renewal with {renewed.status}: {renewed.text}")
+            token = parsed(renewed)["access_token"]
+            check(first.call(token) == 200, "the first gateway does not know the token of the second one")
+            check(status(token) == 200, "the second gateway refuses its token")
+            check(client.revoke(parsed(renewed)["refresh_token"]).status == 200, "a revocation is refused")
+            settled("the first gateway refuses the token", lambda: first.call(token) == 401)
+            took = settled("the second gateway refuses the token", lambda: status(token) == 401, 65)
+            print(f"      the other gateway refused the token after {took:.0f} s")
+
+
 def _json(value: Any) -> Document:
     return Document(json.dumps(value).encode())
 
@@ -423,4 +448,5 @@ CHECKS = (
     a_token_has_the_rights_that_were_granted,
     a_revoked_grant_ends_within_a_second,
     a_login_outlives_a_restart,
+    gateways_with_one_folder_share_logins,
 )

@@ -138,9 +138,10 @@ def a_service_that_is_down_is_named_on_the_page(lab: Lab) -> None:
                 # A gateway that was just started has no metadata of the service, and one that runs may have it.
                 with behind_down(lab, site, f"provider_{how}") as fresh:
                     page = fresh.browser("ann").visit(HandClient(fresh, fresh.client().id, client.redirect_uri).url())
-                    check(page.status >= 500 and page.url.startswith(fresh.base), f"{how}: the way ends at {page.url} with {page.status}")
+                    check(page.status == 503 and page.url.startswith(fresh.base), f"{how}: the way ends at {page.url} with {page.status}")
+                    check("retry-after" in page.headers, f"{how}: the page does not say when to try again: {page.headers}")
                     shown = text_of_page(page)
-                    check(host in shown or "login service" in shown, f"{how}: the page says {shown}")
+                    check(host in shown and "login service" in shown, f"{how}: the page says {shown}")
                 # Logins that exist do not need the service.
                 check(site.call(before["access_token"]) == 200, f"{how}: a login that exists does not work")
                 renewed = client.refresh(before["refresh_token"])

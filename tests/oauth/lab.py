@@ -24,7 +24,7 @@ sys.path.append(str(HERE.parent / "lab"))
 from browser import Browser, Page  # noqa: E402
 from caller import Answer, Caller, text_of  # noqa: E402
 from checks import Wrong, check, new_key  # noqa: E402
-from programs import Failed, Gateway, Peers, free_port, start_listening  # noqa: E402
+from programs import Failed, Gateway, Peers, free_port, listening_port, start_listening  # noqa: E402
 
 #: What the account `ann` reads from the protected server, and so on.
 NOTES = {
@@ -227,4 +227,4 @@ def callback() -> Iterator[str]:
         server.shutdown()
 
 
-__all__ = ["Answer", "Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Page", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "new_key", "start_listening", "text_of", "until"]
+__all__ = ["Answer", "Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Page", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "listening_port", "new_key", "start_listening", "text_of", "until"]
