@@ -11,6 +11,7 @@
 //!
 //! Not here: the work of each part.
 
+mod authorization_server;
 mod http;
 mod logins;
 mod reload;
@@ -42,6 +43,8 @@ use runtime::telemetry;
 use runtime::worker::Workers;
 
 #[cfg(feature = "program")]
+pub(crate) use authorization_server::check as check_authorization_server;
+#[cfg(feature = "program")]
 pub use reload::Load;
 pub use reload::Renewal;
 #[cfg(feature = "program")]
@@ -66,6 +69,9 @@ pub enum Error {
     /// Keys could not be read.
     #[error("{0}")]
     Keys(#[from] auth::Error),
+    /// The authorization server cannot be opened.
+    #[error("{0}")]
+    AuthorizationServer(#[from] authorization_server::Error),
     /// The certificate of the listener cannot be used.
     #[error("{0}")]
     Tls(#[from] downstream::tls::Error),
@@ -94,7 +100,7 @@ fn advice(reason: &io::Error) -> &'static str {
 /// Returns all HTTP routes for one manager, with the checks of requests: MCP, REST, health and documentation.
 ///
 /// Use it to mount Switchyard in an axum application. Streams end when `shutdown` begins. It reads key files and blocks
-/// meanwhile.
+/// meanwhile. There is no authorization server in it: `server.authorization_server` is for `switchyard serve`.
 pub fn router(
     manager: &Arc<Manager>,
     config: &downstream::Config,
@@ -121,7 +127,11 @@ pub(crate) fn router_for_principals(
 fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, shutdown: &Shutdown) -> Router {
     let steps = ShutdownSteps { edge: shutdown.clone(), leaving: shutdown.clone() };
     let sockets = SocketCounts::default(); // those of the host are not counted
-    http::service(guard, manager, config, &steps, admin::Options::default(), sockets).0.into_router()
+    if config.authorization_server.is_some() {
+        tracing::warn!("`server.authorization_server` has no effect in a program that embeds Switchyard");
+    }
+    let options = admin::Options::default();
+    http::service(guard, manager, config, &steps, options, sockets, None).0.into_router()
 }
 
 /// The two steps of shutdown on the HTTP side.
@@ -186,7 +196,16 @@ pub async fn serve_on(
     // Keys are read before any server starts, so that an unreadable key prevents the start.
     let guard = Guard::new(&server)?;
     let certificates = server.tls.as_ref().map(Certificates::read).transpose()?;
+    let (vault, network) = (config.manager.vault.clone(), config.manager.network.clone());
     let manager = Manager::initialize(config.manager, &servers)?;
+    let uses = authorization_server::Uses {
+        manager: Arc::clone(&manager),
+        authenticator: guard.authenticator(),
+        vault,
+        network,
+        shutdown: steps.edge.clone(),
+    };
+    let tokens = authorization_server::open(&server, uses).await?;
     let running = reload::ReloadTarget {
         manager: Arc::clone(&manager),
         authenticator: guard.authenticator(),
@@ -196,7 +215,8 @@ pub async fn serve_on(
         loaded: reload::loaded(config.shown, &config.file),
     };
     let (of_file, counts) = (running.of_file(renewal, &steps.edge), sockets.counts().clone());
-    let (http_service, sessions, pages) = http::service(guard, &manager, &server, &steps, of_file, counts);
+    let (http_service, sessions, pages) =
+        http::service(guard, &manager, &server, &steps, of_file, counts, tokens);
     if server.transport == Transport::Both {
         serve_pipe(&manager, pages, &steps.edge, server.max_body_bytes);
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::{ShutdownSteps, logins};
 use auth::Sealer;
+use authorization::AuthorizationServer;
 use downstream::admission::Slots;
+use downstream::authorization::Endpoints;
 use downstream::guard::Guard;
 use downstream::http_service::{Admitted, HttpService, RefusedRequests, Shortcut};
 use downstream::refusal::{AnswerFormat, Refusal};
@@ -19,15 +21,16 @@ use gateway::manager::Manager;
 use gateway::{Gateway, LoginPages};
 use runtime::telemetry::metrics::Clients;
 
-/// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown, and the login
+/// Builds the HTTP service, with the endpoints of the authorization server `tokens` if there is one. Returns it with its sessions, whose calls can be cancelled at shutdown, and the login
 /// pages for clients on standard input and output.
 pub(super) fn service(
-    guard: Guard,
+    mut guard: Guard,
     manager: &Arc<Manager>,
     config: &downstream::Config,
     ShutdownSteps { edge: shutdown, leaving }: &ShutdownSteps,
     of_file: admin::Options,
     sockets: SocketCounts,
+    tokens: Option<Arc<AuthorizationServer>>,
 ) -> (HttpService, Arc<Sessions>, LoginPages) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
@@ -48,6 +51,7 @@ pub(super) fn service(
     let links = Arc::clone(&logins.links);
     let elicited = || LoginPages::new(Arc::clone(&links), is_local.then(|| config.listen.to_string()));
     let pages = logins::pages(&guard, config, logins.clone(), shutdown);
+    let endpoints = tokens.map(|server| Endpoints::new(server, &mut guard, &pages));
     let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited()));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
@@ -67,6 +71,7 @@ pub(super) fn service(
     let routes = api.clone().router();
     let call = call_shortcut(api, of_sessions());
     let rest = routes.merge(old.router()).merge(pages.router());
+    let rest = endpoints.into_iter().fold(rest, |rest, endpoints| rest.merge(endpoints.router()));
     let parts = (vec![(admin::CALL, call)], rest);
     (HttpService::with(guard, Some(endpoint), parts, refused), sessions, elicited())
 }

@@ -87,10 +87,11 @@ pub(super) fn run_with(
     written.unwrap_or(ExitCode::FAILURE) // standard output is closed
 }
 
-/// Reads the key files of clients and of the listener.
+/// Reads the key files of clients and of the listener, and the vault if the authorization server needs it.
 pub(super) fn read_files(server: &downstream::Config) -> Result<(), app::Error> {
     Authenticator::new(&server.auth)?;
     server.tls.as_ref().map(Certificates::read).transpose()?;
+    app::check_authorization_server(server)?;
     Ok(())
 }
 

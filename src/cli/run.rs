@@ -165,7 +165,10 @@ fn failed(log: &telemetry::Log, error: &app::Error) -> ExitCode {
     log.print(error);
     match error {
         app::Error::Keys(_) | app::Error::Tls(_) => ExitCode::from(EXIT_USAGE),
-        app::Error::Server(_) | app::Error::Workers(_) | app::Error::Listen { .. } => ExitCode::FAILURE,
+        app::Error::Server(_)
+        | app::Error::AuthorizationServer(_)
+        | app::Error::Workers(_)
+        | app::Error::Listen { .. } => ExitCode::FAILURE,
     }
 }
 

@@ -21,11 +21,11 @@ const PUBLIC: &[&str] = &[
     "collection", "collection_mapping_file", "collection_prefix", "command", "cwd", "database", "default_pass_env",
     "default_tools_on_change", "deny", "description", "embedding", "env_file", "era", "exclude", "expires", "forward_headers",
     "grant", "host", "id",
-    "identity_provider", "index_dir", "ingest_roots", "issuer", "jwks_url", "keys_file", "listen", "log_file", "log_format",
+    "identity_provider", "index_dir", "ingest_roots", "issuer", "jwks_uri", "jwks_url", "keys_file", "listen", "log_file", "log_format",
     "log_level", "map", "model", "no_proxy", "on_change", "pass_env", "path", "per", "prefix", "private_key_id", "project",
-    "project_from", "provider", "proxy", "public_url", "redirect_uri", "resource", "role", "role_claim", "roles", "roles_claim",
+    "project_from", "provider", "proxy", "public_url", "redirect_uri", "redirect_uris", "resource", "role", "role_claim", "roles", "roles_claim",
     "scopes", "sharing", "state_dir", "store", "tenant", "token_endpoint", "token_header", "tool_names", "transport",
-    "type", "url", "username", "memory_budget", "authorization_servers", "require",
+    "trusted_hosts", "type", "url", "username", "memory_budget", "authorization_servers", "require",
 ];
 /// Whether the setting `key` has no secret, wherever it is.
 #[cfg(feature = "program")]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use runtime::telemetry::client_calls::ClientCalls;
 use runtime::telemetry::durations::{Durations, Outcome};
 use runtime::telemetry::metrics::{
-    self, CacheUsage, CallerLimit, Calls, Changed, Clients, Figures, Load, MemoryUsage, OneOf, Server,
-    Sockets,
+    self, AuthorizationUsage, CacheUsage, CallerLimit, Calls, Changed, Clients, EndpointRequests, Figures,
+    Load, MemoryUsage, OneOf, Server, Sockets, Stored,
 };
 use runtime::telemetry::process::ProcessUsage;
 use tokio::time::Instant;
@@ -77,11 +77,21 @@ fn text() -> String {
     let refusals = runtime::memory::budget().refusals().collect();
     let cache = CacheUsage { area: "tools", hits: 0, misses: 0, faults: 0 };
     let memory = MemoryUsage { limit: 0, used: 0, refusals };
+    let counts = authorization::RequestCounts::default();
+    let requests = counts.all();
+    let authorization = AuthorizationUsage {
+        stored: Some(Stored { grants: 0, clients: 0 }),
+        requests: requests
+            .map(|(endpoint, outcome, requests)| EndpointRequests { endpoint, outcome, requests })
+            .collect(),
+        store_failures: 0,
+    };
     let figures = Figures {
         servers: &[server],
         clients: Some(clients),
         client_calls: Some(&ClientCalls::default()),
         caller_limits: &[CallerLimit { name: "support".to_owned(), requests: 0, calls: 0 }],
+        authorization: Some(&authorization),
         memory: &memory,
         caches: &[cache],
         cache_is_there: true,

@@ -142,6 +142,14 @@ const ALERTS: &[Alert] = &[
         runbook: ("certificate expired", "runbooks.md#certificate-expired"),
     },
     Alert {
+        name: "SwitchyardGrantsUnavailable",
+        expression: "increase(switchyard_authorization_store_failures_total[5m]) > 0",
+        duration: None,
+        severity: "page",
+        meaning: "the store of the authorization server failed: nobody can log in, and clients get no new tokens",
+        runbook: ("the store of grants fails", "runbooks.md#the-store-of-grants-fails"),
+    },
+    Alert {
         name: "SwitchyardPanicked",
         expression: "increase(switchyard_panics_total[15m]) > 0",
         duration: None,
@@ -269,6 +277,14 @@ const PANELS: &[Panel] = &[
         title: "CPU",
         unit: "none",
         targets: &[(r#"rate(process_cpu_seconds_total{job="switchyard"}[$__rate_interval])"#, "cores")],
+    },
+    Panel {
+        title: "Authorization server",
+        unit: "reqps",
+        targets: &[(
+            "sum by (endpoint, outcome) (rate(switchyard_authorization_requests_total[$__rate_interval])) > 0",
+            "{{endpoint}} {{outcome}}",
+        )],
     },
     Panel {
         title: "Hits of the cache",

@@ -12,7 +12,7 @@ use crate::config::Config;
 
 /// Where settings below a path have their rows: the page, and the titles of the sections with tables. The first row that
 /// fits counts.
-const TABLES: [(&str, &str, &[&str]); 15] = [
+const TABLES: [(&str, &str, &[&str]); 17] = [
     ("mcp_servers.*.auth.oauth.", "logins.md", &["Settings"]),
     ("mcp_servers.*.chroma.embedding.", "embeddings.md", &["Settings"]),
     ("mcp_servers.*.handbook.embedding.", "embeddings.md", &["Settings"]),
@@ -26,6 +26,8 @@ const TABLES: [(&str, &str, &[&str]); 15] = [
     ("server.jwt.introspection.", "security/tokens.md", &["Opaque tokens: introspection"]),
     ("server.jwt.", "security/tokens.md", &["Accept JSON Web Tokens (JWT)"]),
     ("server.tls.", "security/listener.md", &["TLS"]),
+    ("server.authorization_server.clients.[].", "security/authorization-server.md", &["Clients of the file"]),
+    ("server.authorization_server.", "security/authorization-server.md", &["Settings"]),
     ("server.", "configuration.md", &["Listener, limits and log"]),
     ("", "configuration.md", &["Global fields"]),
 ];

@@ -361,7 +361,7 @@ const METHODS: [(&str, Surface); 23] = [
 ];
 
 /// The routes of the REST API.
-const ROUTES: [(&str, &str, Surface); 46] = [
+const ROUTES: [(&str, &str, Surface); 51] = [
     ("get", "/", Hides),
     ("get", "/health", Hides),
     ("get", "/health/live", Hides),
@@ -408,6 +408,11 @@ const ROUTES: [(&str, &str, Surface); 46] = [
     ("get", "/api/v1/mcp/keys", Refuses),
     ("put", "/api/v1/mcp/keys/{key}", Refuses),
     ("delete", "/api/v1/mcp/keys/{key}", Refuses),
+    ("get", "/api/v1/mcp/grants", Hides),
+    ("delete", "/api/v1/mcp/grants", Hides),
+    ("delete", "/api/v1/mcp/grants/{grant}", Hides),
+    ("get", "/api/v1/mcp/clients", Refuses),
+    ("delete", "/api/v1/mcp/clients", Refuses),
 ];
 
 /// The parameters of a request for `item`.
@@ -574,6 +579,7 @@ async fn each_route_has_what_the_view_has_and_nothing_else() {
                 .replace("{key}", "v0")
                 .replace("{view}", "v0")
                 .replace("{secret}", &item.word)
+                .replace("{grant}", &item.word)
                 .replace("{call}", &item.word);
             let query = match &*path {
                 "/api/v1/mcp/events" => "?follow=false",

@@ -15,6 +15,7 @@ import * as features from './features.mjs';
 import * as flows from './flows.mjs';
 import * as looks from './looks.mjs';
 import * as operating from './operating.mjs';
+import * as people from './people.mjs';
 import * as views from './views.mjs';
 import { browser, Failed, Gateway } from './lab.mjs';
 import { crowd, world } from './world.mjs';
@@ -23,7 +24,7 @@ const { values } = parseArgs({ options: { binary: { type: 'string' }, out: { typ
 const out = resolve(values.out ?? mkdtempSync(join(tmpdir(), 'ui-')));
 mkdirSync(out, { recursive: true });
 
-const CHECKS = { ...flows.CHECKS, ...operating.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...views.CHECKS, ...looks.CHECKS };
+const CHECKS = { ...flows.CHECKS, ...operating.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...views.CHECKS, ...people.CHECKS, ...looks.CHECKS };
 const began = Date.now();
 const problems = [];
 const scene = await world();

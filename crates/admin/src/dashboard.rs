@@ -43,7 +43,7 @@ const FILES: &[File] = files! {
     STYLE => "layout.css", "parts.css";
     "image/svg+xml" => "icon.svg";
     SCRIPT => "main.js", "api.js", "dom.js", "state.js", "chart.js", "actions.js", "diff.js", "form.js", "call.js",
-        "servers.js", "server.js", "entries.js", "keys.js", "stderr.js", "tool.js", "tools.js", "views.js", "why.js", "callers.js", "offers.js", "media.js",
+        "servers.js", "server.js", "entries.js", "keys.js", "people.js", "stderr.js", "tool.js", "tools.js", "views.js", "why.js", "callers.js", "offers.js", "media.js",
         "command.js", "health.js", "calls.js", "history.js", "changes.js", "logins.js", "secrets.js", "system.js", "configuration.js",
         "metrics.js", "events.js", "theme.js";
 };

@@ -115,7 +115,7 @@ fn random_requests_are_answered_as_described() {
     let runtime = runtime.expect("a runtime");
     let docs = server("docs");
     docs.1.answer_calls(Answer::result(&json!({"content": []})));
-    let gateway = runtime.block_on(Gateway::of(vec![docs]));
+    let gateway = runtime.block_on(async { Gateway::of(vec![docs]).await.with_grants().await });
     let operations = gateway.operations();
     // A stream of events has no end that could be awaited.
     for (method, path) in operations.iter().filter(|(_, path)| !path.ends_with("/events")) {

@@ -2,7 +2,7 @@
 //! answer against the `OpenAPI` document.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Body;
@@ -73,6 +73,7 @@ impl Gateway {
             authenticator: Some(Arc::new(authenticator)),
             certificate_views: std::collections::BTreeMap::new(),
             logins: Some(super::logins::tests::in_memory()),
+            grants: None,
             count_clients: None,
             gateway: None,
         };
@@ -85,6 +86,27 @@ impl Gateway {
             folder,
             document: serde_json::to_value(document).expect("JSON"),
         }
+    }
+
+    /// Returns this gateway with an authorization server, whose store is a folder.
+    pub(super) async fn with_grants(mut self) -> Self {
+        let authenticator = self.options.authenticator.clone().expect("the fixture has one");
+        let vault = VaultConfig { path: self.folder.path().join("keys-of-tokens.json"), keys: Vec::new() };
+        let parts = authorization::Parts {
+            vault: Vault::new(vault),
+            store: Arc::new(authorization::FolderStore::new(&self.folder.path().join("grants"))),
+            host: Arc::new(Everybody(Arc::clone(&authenticator))),
+            network: net::http::Network::default(),
+            shutdown: Shutdown::new(),
+        };
+        let (issuer, clients) = ("https://gw.example".to_owned(), Vec::new());
+        let config = authorization::Config { issuer, registers: true, clients, trusted_hosts: Vec::new() };
+        let server = authorization::AuthorizationServer::open(config, parts, SystemTime::now()).await;
+        let server = Arc::new(server.expect("keys"));
+        authenticator.accept_tokens_of(server.clone());
+        self.options.grants = Some(server);
+        self.router = super::router(self.manager.clone(), self.options.clone());
+        self
     }
 
     pub(super) async fn get(&self, path: &str) -> Answered {
@@ -272,6 +294,23 @@ impl Answered {
         let code = document["code"].as_str().expect("a code").to_owned();
         assert_eq!(document["type"], format!("/docs/errors#{code}"));
         (self.status.as_u16(), code)
+    }
+}
+
+/// A gateway on which everybody may call tools, with one view.
+struct Everybody(Arc<auth::Authenticator>);
+
+impl authorization::Host for Everybody {
+    fn rights(&self, _: &str) -> Option<authorization::Access> {
+        Some(authorization::Access { role: Role::Caller, view: None })
+    }
+
+    fn endpoint(&self, name: &str) -> Option<authorization::Endpoint> {
+        (name == "support").then_some(authorization::Endpoint::View)
+    }
+
+    fn grant_ended(&self, id: &str) {
+        self.0.end_grant(id);
     }
 }
 

@@ -18,6 +18,7 @@ mod call_stream_data;
 mod catalog;
 mod changed_tool;
 mod charged;
+mod clients;
 mod configuration;
 mod dashboard;
 mod entity_tag;
@@ -29,6 +30,7 @@ mod event_text;
 mod events;
 #[cfg(test)]
 mod fixture;
+mod grants;
 mod health;
 mod history;
 mod keys;
@@ -69,6 +71,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use auth::{Action, Authenticator, Principal, Role};
+use authorization::AuthorizationServer;
 use call_questions::OpenCalls;
 use gateway::Gateway;
 use gateway::login_links::LoginContext;
@@ -115,6 +118,8 @@ pub struct Options {
     pub certificate_views: BTreeMap<String, String>,
     /// The logins to servers; none if nobody can log in here.
     pub logins: Option<LoginContext>,
+    /// Has the grants of people to clients; none if this gateway has no authorization server.
+    pub grants: Option<Arc<AuthorizationServer>>,
     /// Counts the clients for the metrics; none if they are not counted.
     pub count_clients: Option<CountClients>,
     /// The MCP methods, over which streaming calls, prompts and resources go; none makes them over the manager.
@@ -135,6 +140,7 @@ impl Default for Options {
             authenticator: None,
             certificate_views: BTreeMap::new(),
             logins: None,
+            grants: None,
             count_clients: None,
             gateway: None,
         }
@@ -204,7 +210,7 @@ async fn authorise(
     let is_operation = action.is_operation() && !server_entries::is_dry_run(request.uri());
     let (payer, record) = match authorised(principal, action, id) {
         Ok(principal) if is_operation => {
-            // The only parameter of a path is a server, a key or a secret.
+            // The only parameter of a path is a server, a key, a secret or a grant.
             let subject = named.as_ref().ok().and_then(|named| named.iter().next());
             let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
             let server = of("name");
@@ -216,6 +222,9 @@ async fn authorise(
                         }
                         if let Some(secret) = of("secret") {
                             record.about_secret(secret);
+                        }
+                        if let Some(grant) = of("grant") {
+                            record.about_grant(grant);
                         }
                     }
                     operated = server.map(str::to_owned);
@@ -233,13 +242,27 @@ async fn authorise(
         let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
         events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
         if let Some(mut record) = record {
-            if let Some(secrets::SecretOwner(owner)) = response.extensions().get() {
-                record.of_principal(owner);
+            if let Some(AuditSubject { of, client }) = response.extensions().get() {
+                if let Some(principal) = of {
+                    record.of_principal(principal);
+                }
+                if let Some(client) = client {
+                    record.about_client(client);
+                }
             }
             record.ended(outcome);
         }
     }
     charged::charged(response, &payer, is_operation).await
+}
+
+/// The owner and the client of what a request has changed, for the audit log: an extension of its response.
+#[derive(Clone)]
+struct AuditSubject {
+    /// The principal that it belongs to.
+    of: Option<String>,
+    /// The client of the authorization server.
+    client: Option<String>,
 }
 
 /// Returns `principal` as the audit log shows it.

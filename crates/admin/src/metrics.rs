@@ -14,15 +14,17 @@ use super::metrics_text::Text;
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use super::{Api, CountClients};
+use authorization::AuthorizationServer;
 use gateway::manager::{LimitUsage, Manager, NotConfigured, ServerEntry, ServerStatus};
 use protocol::ErrorCode;
 use runtime::memory::{Account, budget};
 use runtime::telemetry::durations::Durations;
 use runtime::telemetry::metrics::{
-    self, CacheUsage, CallerLimit, Calls, Changed, Figures, Load, MEDIA_TYPE, MemoryUsage, OneOf, Server,
-    Sockets,
+    self, AuthorizationUsage, CacheUsage, CallerLimit, Calls, Changed, EndpointRequests, Figures, Load,
+    MEDIA_TYPE, MemoryUsage, OneOf, Server, Sockets, Stored,
 };
 use runtime::telemetry::process::ProcessUsage;
+use tokio::runtime::Handle;
 use upstream::breaker;
 
 /// Metrics
@@ -56,7 +58,9 @@ pub(super) async fn metrics(
     let names: Vec<&str> =
         parameters.iter().filter(|(key, _)| key == "name[]").map(|(_, name)| name.as_str()).collect();
     let Api { manager, options, metrics, .. } = api;
-    let made = metrics.fetch(move || printed(&manager, options.count_clients)).await;
+    let (grants, runtime) = (options.grants, Handle::current());
+    let usage = move || grants.map(|server| runtime.block_on(usage(&server)));
+    let made = metrics.fetch(move || printed(&manager, options.count_clients, usage().as_ref())).await;
     let not_printed = || Problem::new(ErrorCode::InternalError, "the metrics could not be printed");
     let text = made.ok_or_else(not_printed)?;
     let part = (!names.is_empty()).then(|| text.only(&names));
@@ -99,7 +103,11 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// The text of the current metrics.
-fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Text> {
+fn printed(
+    manager: &Manager,
+    count_clients: Option<CountClients>,
+    authorization: Option<&AuthorizationUsage>,
+) -> Option<Text> {
     let (entries, store) = (manager.entries(), manager.store());
     let words = Words {
         states: upstream::State::ALL.map(upstream::State::as_str),
@@ -127,12 +135,25 @@ fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Tex
         clients,
         client_calls: manager.client_calls(),
         caller_limits: &limits,
+        authorization,
         memory: &in_memory(),
         caches: &caches,
         cache_is_there: store.is_there(),
         process: ProcessUsage::now(),
     };
     metrics::text(&figures).ok().and_then(Text::new)
+}
+
+/// Returns the counts of the authorization server.
+async fn usage(server: &AuthorizationServer) -> AuthorizationUsage {
+    // Counted with the other failures of the store.
+    let stored = server.stored().await.ok().map(|(grants, clients)| Stored { grants, clients });
+    let of = |(endpoint, outcome, requests)| EndpointRequests { endpoint, outcome, requests };
+    AuthorizationUsage {
+        stored,
+        requests: server.counts().all().map(of).collect(),
+        store_failures: server.counts().store_failures(),
+    }
 }
 
 fn in_memory() -> MemoryUsage {

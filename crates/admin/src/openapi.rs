@@ -112,6 +112,8 @@ problems! {
     KeyProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType, FileNotChanged];
     /// Problems of a request about secrets of principals.
     SecretProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType, FileNotChanged];
+    /// Problems of a request about grants or clients of the authorization server.
+    GrantProblems, false, [InvalidRequest, NotFound, StoreUnavailable];
     /// Problems of a request for standard error of a server.
     StderrProblems, false, [InvalidRequest, NotFound, ServerNotFound, ServerNotConfigured];
     /// Problems of a request for the configuration.

@@ -17,9 +17,9 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::{
-    Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, configuration, event_data,
-    events, health, history, keys, logins, metrics, offers, openapi, reload, secrets, server_entries,
-    servers, stderr, views, why,
+    Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, clients, configuration,
+    event_data, events, grants, health, history, keys, logins, metrics, offers, openapi, reload, secrets,
+    server_entries, servers, stderr, views, why,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -95,6 +95,11 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::ListKeys), keys::list),
     operation!(PREFIX, Some(Action::MakeKey), keys::make),
     operation!(PREFIX, Some(Action::RevokeKey), keys::revoke),
+    operation!(PREFIX, Some(Action::ListGrants), grants::list),
+    operation!(PREFIX, Some(Action::RevokeGrant), grants::revoke),
+    operation!(PREFIX, Some(Action::RevokeGrant), grants::revoke_all),
+    operation!(PREFIX, Some(Action::ListClients), clients::list),
+    operation!(PREFIX, Some(Action::RemoveClient), clients::remove),
     operation!("", None, health::line),
     operation!("", None, health::summary),
     operation!("", None, health::live),

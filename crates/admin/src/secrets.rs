@@ -22,7 +22,7 @@ use super::body::{self, received};
 use super::openapi::SecretProblems;
 use super::problem::Problem;
 use super::view::date;
-use super::{Api, authorised, json};
+use super::{Api, AuditSubject, authorised, json};
 use auth::vault::{self, MAX_OWN_SECRET_BYTES, MAX_OWNER_BYTES, SECRET_NAME, is_secret_name};
 use auth::{Action, Principal};
 use gateway::manager::{NeededSecret, Scope, SecretError};
@@ -78,10 +78,6 @@ struct SecretValue {
     #[schema(min_length = 1, max_length = 4096, format = Password)]
     value: String,
 }
-
-/// The principal whose secret a request changed, for the audit log.
-#[derive(Clone)]
-pub(super) struct SecretOwner(pub(super) String);
 
 /// Secrets for servers
 ///
@@ -200,7 +196,7 @@ async fn shown(api: &Api, principal: &Principal, owner: String) -> Result<Respon
     secrets.extend(needed.into_iter().map(|NeededSecret { name, servers }| listed(name, names(&servers))));
     secrets.sort_by(|one, other| one.name.cmp(&other.name));
     let mut response = json(&SecretList { principal: clipped(owner.clone()), secrets });
-    response.extensions_mut().insert(SecretOwner(owner));
+    response.extensions_mut().insert(AuditSubject { of: Some(owner), client: None });
     Ok(response)
 }
 

@@ -15,18 +15,21 @@ import * as history from './history.js';
 import * as changes from './changes.js';
 import * as logins from './logins.js';
 import * as keys from './keys.js';
+import * as people from './people.js';
 import * as system from './system.js';
 import * as configuration from './configuration.js';
 
 const VIEWS = [
   ['servers', 'Servers', 's', servers], ['tools', 'Tools', 't', tools], ['views', 'Views', 'v', views], ['calls', 'Live calls', 'l', calls],
   ['history', 'History', 'h', history],
-  ['changes', 'Changed tools', 'c', changes], ['logins', 'Logins', 'o', logins], ['keys', 'Keys', 'k', keys], ['system', 'System', 'y', system],
+  ['changes', 'Changed tools', 'c', changes], ['logins', 'Logins', 'o', logins], ['keys', 'Keys', 'k', keys], ['people', 'People and clients', 'p', people], ['system', 'System', 'y', system],
   ['configuration', 'Configuration', 'f', configuration],
 ];
 const main = document.getElementById('content');
 let end = () => {};
 let isSignedIn = false;
+/** The pages that the gateway has. */
+let pages = VIEWS.filter(([id]) => id !== 'people');
 
 function place() {
   const [view, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
@@ -43,7 +46,7 @@ function navigation() {
   const link = ([id, title, key]) => h('li', {}, h('a', { href: `#/${id}`, 'aria-current': id === now ? 'page' : null, 'data-focus': id, title: `g then ${key}` }, title,
     id === 'changes' && changed > 0 && h('span', { class: 'count' }, number(changed), h('span', { class: 'hidden' }, ' to approve'))));
   const nav = document.getElementById('nav');
-  fillIfChanged(nav, JSON.stringify([now, changed]), () => h('ul', {}, VIEWS.map(link)));
+  fillIfChanged(nav, JSON.stringify([now, changed, pages.length]), () => h('ul', {}, pages.map(link)));
 }
 
 /** Opens or closes the menu of a narrow screen, where views and visitor are behind a button. */
@@ -119,7 +122,7 @@ function route() {
 
 function help() {
   const keys = [['?', 'this list'], ['/', 'go to the filter'], ['r', 'ask the gateway now'], ['Esc', 'close a dialog'],
-    ...VIEWS.map(([, title, key]) => [`g ${key}`, title])];
+    ...pages.map(([, title, key]) => [`g ${key}`, title])];
   dialog('Keyboard shortcuts', () => h('dl', { class: 'keys' }, keys.map(([key, text]) => h('div', {}, h('dt', {}, key.split(' ').map((one) => h('kbd', {}, one))), h('dd', {}, text)))));
 }
 
@@ -131,7 +134,7 @@ function key(event) {
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isGoing) {
     isGoing = false;
-    const view = VIEWS.find(([, , letter]) => letter === event.key);
+    const view = pages.find(([, , letter]) => letter === event.key);
     if (view) { location.hash = `#/${view[0]}`; event.preventDefault(); }
     return;
   }
@@ -158,6 +161,7 @@ async function begin() {
   watch(() => { if (isSignedIn) { navigation(); overall(); } });
   route();
   start();
+  if (await people.isThere().catch(() => false)) { pages = VIEWS; navigation(); }
 }
 
 begin();

@@ -27,6 +27,8 @@ pub(super) const PREFIX: &str = "swy_";
 const RANDOM_BYTES: usize = 24;
 /// Limit of the length of a key; longer texts are not hashed.
 pub(super) const MAX_KEY_BYTES: usize = PREFIX.len() + MAX_ID_BYTES + 1 + 2 * RANDOM_BYTES;
+/// Bytes of the tag of a key.
+const TAG_BYTES: usize = 16;
 /// The longest id.
 const MAX_ID_BYTES: usize = 64;
 
@@ -47,6 +49,16 @@ impl KeyHash {
             Some(hash) => Some(Ok(Self::Sha256(hash))),
             None => password_hash::SlowHash::parse(text).map(|read| read.map(Self::Slow)),
         }
+    }
+
+    /// A tag of the key behind this hash. Nobody can tell the hash from it.
+    pub(super) fn tag(&self) -> String {
+        let digest = Sha256::new().chain_update("tag of an API key\0");
+        let digest = match self {
+            Self::Sha256(Sha(hash)) => digest.chain_update(hash),
+            Self::Slow(hash) => digest.chain_update(hash.as_str()),
+        };
+        hex::encode(&digest.finalize()[..TAG_BYTES])
     }
 
     pub(super) const fn slow(&self) -> Option<&password_hash::SlowHash> {
@@ -122,6 +134,11 @@ impl KeyEntry {
     /// Returns the principal, if the key has not expired.
     pub(super) fn principal(&self, now: SystemTime) -> Result<Principal, Denied> {
         if self.has_ended(now) { Err(Denied::Credential(Reason::Expired)) } else { Ok(self.holder.clone()) }
+    }
+
+    /// The principal that holds it.
+    pub(super) const fn holder(&self) -> &Principal {
+        &self.holder
     }
 
     /// The revocation state of its holder.

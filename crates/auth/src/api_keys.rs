@@ -37,7 +37,8 @@ impl ApiKeys {
         Self { all, places, slow }
     }
 
-    fn get(&self, id: &str) -> Option<&KeyEntry> {
+    /// The entry of the key `id`.
+    pub(super) fn get(&self, id: &str) -> Option<&KeyEntry> {
         self.all.get(*self.places.get(id)?)
     }
 
@@ -49,6 +50,11 @@ impl ApiKeys {
             }
         }
         Self::with(self.all, before.slow.as_deref())
+    }
+
+    /// The entries of all keys.
+    pub(super) fn entries(&self) -> &[KeyEntry] {
+        &self.all
     }
 
     /// The revocation states of all keys.

@@ -13,6 +13,7 @@ mod api_key;
 mod api_keys;
 mod config;
 mod derive;
+mod id_token;
 mod introspection;
 mod jwt;
 mod jwt_keys;
@@ -35,7 +36,7 @@ mod token_cache;
 mod token_config;
 pub mod vault;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -48,12 +49,13 @@ use tokio::sync::watch;
 
 pub use api_key::{ApiKey, KeyHash, generate, is_id, parse_time, time_text};
 pub use config::{ApiKeyList, Config};
+pub use id_token::IdTokens;
 pub use introspection::Introspection;
 pub use jwt::TokenSource;
 pub use key_file::{KeyFile, StoredKey};
 pub use own_tokens::TokenIssuer;
-pub use principal::{Action, Principal, Role};
-pub use role_words::{RoleWords, ViewWords};
+pub use principal::{Action, Person, Principal, Role};
+pub use role_words::{RoleWords, ViewWords, read_role_map};
 pub use seal::{Sealer, read_seal_keys};
 pub use signer::{Grant, Signer};
 pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey, RequiredClaims};
@@ -135,6 +137,9 @@ pub enum Reason {
     /// Issued to a client that is not listed.
     #[error("issued to a client that is not listed in `azp`")]
     Party,
+    /// Made for another login than the one that it came from.
+    #[error("made for another login")]
+    Nonce,
     /// The login service says that the token is not active.
     #[error("the login service says that the token is not active")]
     Inactive,
@@ -287,6 +292,24 @@ impl Verification {
         }
     }
 
+    /// Returns the holder of the API key whose principal has the id `principal`; `None` if no key has such principals.
+    fn holder_of(&self, principal: &str, now: SystemTime) -> Option<Result<own_tokens::Holder, Denied>> {
+        let key = Principal::key_of_id(principal)?;
+        let Some(entry) = self.keys().and_then(|keys| keys.get(key)) else {
+            return Some(Err(Denied::Credential(Reason::Revoked)));
+        };
+        let expires = entry.key.expires.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let expires = expires.map(|since| since.as_secs());
+        Some(entry.principal(now).map(|principal| own_tokens::Holder { principal, expires }))
+    }
+
+    /// Returns the ids of the principals of API keys that were revoked or changed.
+    fn revoked_holders(&self) -> HashSet<Arc<str>> {
+        let entries = self.keys().map(api_keys::ApiKeys::entries).unwrap_or_default();
+        let revoked = entries.iter().map(api_key::KeyEntry::holder).filter(|holder| holder.is_revoked());
+        revoked.map(|holder| Arc::clone(holder.id())).collect()
+    }
+
     /// Returns the revocation state of every credential that is valid here.
     fn revocation_states(&self) -> impl Iterator<Item = RevocationState> {
         let everybody = match self {
@@ -334,6 +357,9 @@ impl Authenticator {
         // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
         self.mode.store(Arc::clone(&next));
         before.revoke_others_than(&next);
+        if let Some(own) = &*self.own.load() {
+            own.end_of_owners(&before.revoked_holders());
+        }
         self.renewed.send_replace(());
     }
 
@@ -357,6 +383,36 @@ impl Authenticator {
         self.own.store(Some(Arc::new(own_tokens::OwnTokens::new(issuer))));
     }
 
+    /// The `iss` of the tokens of the authorization server of this gateway, if it has one.
+    pub fn own_issuer(&self) -> Option<Arc<str>> {
+        self.own.load().as_ref().map(|own| own.issuer())
+    }
+
+    /// Returns the holder of the API key whose principal has the id `principal`; none if there is no such key, or if it
+    /// has expired.
+    pub fn key_holder(&self, principal: &str) -> Option<Principal> {
+        let holder = self.mode.load().holder_of(principal, SystemTime::now())?.ok()?;
+        Some(holder.principal)
+    }
+
+    /// Returns a tag of the API key whose principal has the id `principal`. Another key of the same name has another tag.
+    pub fn key_tag(&self, principal: &str) -> Option<String> {
+        let mode = self.mode.load();
+        Some(mode.keys()?.get(Principal::key_of_id(principal)?)?.key.hash.tag())
+    }
+
+    /// Returns the ids of the principals of all API keys, with the tags of the keys.
+    pub fn key_tags(&self) -> BTreeMap<String, String> {
+        let mode = self.mode.load();
+        let entries = mode.keys().map(api_keys::ApiKeys::entries).unwrap_or_default();
+        entries.iter().map(|entry| (entry.holder().id().to_string(), entry.key.hash.tag())).collect()
+    }
+
+    /// Whether the authorization server of this gateway gives tokens with `role` to clients of `owner`.
+    pub fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.own.load().as_ref().is_some_and(|own| own.may_grant(owner, role))
+    }
+
     /// Notifies the principals of the grant `id` of the authorization server, which has ended.
     pub fn end_grant(&self, id: &str) {
         if let Some(own) = &*self.own.load() {
@@ -367,7 +423,9 @@ impl Authenticator {
     /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         let own = self.own.load();
-        let judged = (*own).as_ref().and_then(|own| own.check(credential(headers, &[AUTHORIZATION]).ok()?));
+        let judged = (*own)
+            .as_ref()
+            .and_then(|own| own.check(credential(headers, &[AUTHORIZATION]).ok()?, &self.mode));
         // A request with two credentials is refused below.
         judged
             .filter(|_| !headers.contains_key(API_KEY_HEADER))
@@ -386,7 +444,7 @@ impl Authenticator {
         if let Some(own) = self.own.load_full()
             && let Ok(token) = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])
             && !headers.contains_key(API_KEY_HEADER)
-            && let Some(judged) = own.check_grant(token).await
+            && let Some(judged) = own.check_grant(token, &self.mode).await
         {
             return judged;
         }

@@ -3,19 +3,24 @@
 //! Invariants: a token is accepted while its grant exists. If the grant ends in this process, its principals are
 //! notified at once; if another process ends it, its tokens are refused within a minute. The principal of a token is
 //! the one that agreed to the grant, and not another one of the same name. A token for one endpoint is accepted there only.
+//! A token of the holder of an API key never allows more than the key does now: if the key is revoked or changed, the
+//! principals of its tokens are notified with those of the key.
 //!
 //! Not here: how tokens come about (`authorization`), and the comparison of endpoint and path (`downstream`).
 //!
 //! Source: RFC 9068, section 4.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use lru::LruCache;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -23,7 +28,7 @@ use super::jwt::MAX_TOKEN_BYTES;
 use super::principal::{Principal, Role};
 use super::revocation::RevocationState;
 use super::token_cache::{CachedTokens, Now, TokenDigest};
-use super::{Denied, Reason};
+use super::{Denied, Reason, Verification};
 
 /// Limit of grants whose state is known: as many as there may be.
 const MAX_GRANTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
@@ -51,6 +56,9 @@ pub trait TokenIssuer: Send + Sync {
     /// Returns the key that verifies tokens with `kid`, if it is one of its own. May block on a file.
     fn key(&self, kid: &str) -> Option<DecodingKey>;
 
+    /// Whether `owner`, the id of a principal, may have tokens with `role`.
+    fn may_grant(&self, owner: &str, role: Role) -> bool;
+
     /// Whether the grant `id` exists; none if that cannot be known now.
     fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>>;
 }
@@ -73,6 +81,7 @@ struct SeenGrants {
 
 /// One of them.
 struct SeenGrant {
+    owner: String,
     revocation_state: RevocationState,
     until: Instant,
 }
@@ -88,6 +97,11 @@ struct OwnClaims {
 }
 
 impl OwnTokens {
+    /// The `iss` of its tokens.
+    pub(super) fn issuer(&self) -> Arc<str> {
+        self.issuer.issuer().into()
+    }
+
     pub(super) fn new(issuer: Arc<dyn TokenIssuer>) -> Self {
         let mut validation = Validation::new(Algorithm::EdDSA);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
@@ -100,28 +114,34 @@ impl OwnTokens {
 
     /// Verifies `token`. `None` says that another issuer made it. [`Denied::Unchecked`] says that its grant has to be
     /// looked up.
-    pub(super) fn check(&self, token: &str) -> Option<Result<Principal, Denied>> {
+    pub(super) fn check(
+        &self,
+        token: &str,
+        keys: &ArcSwap<Verification>,
+    ) -> Option<Result<Principal, Denied>> {
         if !token.starts_with("ey") || token.len() > MAX_TOKEN_BYTES {
             return None;
         }
         let (digest, now) = (TokenDigest::of(token), Now::read());
-        let principal = match self.known.find(&digest, now) {
-            Some(principal) => principal,
-            None => match self.verified(token)?.and_then(|claims| Ok((self.principal(&claims)?, claims.exp)))
-            {
-                Ok((principal, exp)) => {
-                    self.known.keep(digest, &principal, now, exp);
-                    principal
-                }
-                Err(denied) => return Some(Err(denied)),
-            },
-        };
-        Some(if principal.is_revoked() { Err(Denied::Credential(Reason::Revoked)) } else { Ok(principal) })
+        // The grant of a revoked one may exist, with fewer rights.
+        if let Some(known) = self.known.find(&digest, now).filter(|principal| !principal.is_revoked()) {
+            return Some(Ok(known));
+        }
+        let judged = self.verified(token)?.and_then(|claims| self.principal(&claims, keys));
+        Some(judged.and_then(|Sender { principal, until }| {
+            self.known.keep(digest, &principal, now, until);
+            let is_revoked = principal.is_revoked();
+            if is_revoked { Err(Denied::Credential(Reason::Revoked)) } else { Ok(principal) }
+        }))
     }
 
     /// Verifies `token` like [`OwnTokens::check`], and looks its grant up.
-    pub(super) async fn check_grant(&self, token: &str) -> Option<Result<Principal, Denied>> {
-        match self.check(token)? {
+    pub(super) async fn check_grant(
+        &self,
+        token: &str,
+        keys: &ArcSwap<Verification>,
+    ) -> Option<Result<Principal, Denied>> {
+        match self.check(token, keys)? {
             Err(Denied::Unchecked) => {}
             judged => return Some(judged),
         }
@@ -133,7 +153,7 @@ impl OwnTokens {
         for _ in 0..MAX_LOOKUPS {
             let ended = self.grants().ended;
             match self.issuer.has_grant(grant).await {
-                Some(true) if self.seen(grant, ended) => return self.check(token),
+                Some(true) if self.seen(&claims, ended) => return self.check(token, keys),
                 // Another grant ended meanwhile, or this one.
                 Some(true) => {}
                 Some(false) => {
@@ -146,6 +166,11 @@ impl OwnTokens {
         Some(Err(Denied::KeysUnavailable { retry_after: RETRY }))
     }
 
+    /// Whether `owner` may have tokens with `role`.
+    pub(super) fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.issuer.may_grant(owner, role)
+    }
+
     /// Notifies all principals of the grant `id`, which has ended.
     pub(super) fn end(&self, id: &str) {
         let mut grants = self.grants();
@@ -155,18 +180,34 @@ impl OwnTokens {
         }
     }
 
-    /// Records that the grant `id` exists. Returns false if a grant ended after `ended` of them had.
-    fn seen(&self, id: &str, ended: u64) -> bool {
+    /// Notifies the principals of all grants of `owners`, whose keys were revoked or changed. The grants are looked up
+    /// again.
+    pub(super) fn end_of_owners(&self, owners: &HashSet<Arc<str>>) {
+        if owners.is_empty() {
+            return;
+        }
+        let mut grants = self.grants();
+        grants.ended += 1;
+        let of_owners = grants.seen.iter().filter(|(_, seen)| owners.contains(&*seen.owner));
+        let ids: Vec<String> = of_owners.map(|(id, _)| id.clone()).collect();
+        for seen in ids.iter().filter_map(|id| grants.seen.pop(id)).collect::<Vec<_>>() {
+            seen.revocation_state.end();
+        }
+    }
+
+    /// Records that the grant of `claims` exists. Returns false if a grant ended after `ended` of them had.
+    fn seen(&self, claims: &OwnClaims, ended: u64) -> bool {
         let (mut grants, until) = (self.grants(), Instant::now() + LOOKUP_AGAIN);
         if grants.ended != ended {
             return false;
         }
-        if let Some(seen) = grants.seen.get_mut(id) {
+        if let Some(seen) = grants.seen.get_mut(claims.grant()) {
             seen.until = until;
             return true;
         }
-        let seen = SeenGrant { revocation_state: RevocationState::default(), until };
-        if let Some((_, displaced)) = grants.seen.push(id.to_owned(), seen) {
+        let owner = claims.sub.clone();
+        let seen = SeenGrant { owner, revocation_state: RevocationState::default(), until };
+        if let Some((_, displaced)) = grants.seen.push(claims.grant().to_owned(), seen) {
             // Its principals could not be notified later.
             displaced.revocation_state.end();
         }
@@ -189,20 +230,54 @@ impl OwnTokens {
         Some(decoded.map(|decoded| decoded.claims).map_err(refused))
     }
 
-    fn principal(&self, claims: &OwnClaims) -> Result<Principal, Denied> {
+    fn principal(&self, claims: &OwnClaims, keys: &ArcSwap<Verification>) -> Result<Sender, Denied> {
         let path = claims.aud.strip_prefix(self.issuer.issuer());
         let path = path.ok_or(Denied::Credential(Reason::Audience))?;
         let scopes: Vec<&str> = claims.scope.split(' ').collect();
         let role = ROLES.iter().find(|(scope, _)| scopes.contains(scope)).ok_or(Denied::NoRole)?.1;
-        let view = (claims.view != EVERYTHING).then(|| claims.view.as_str().into());
-        let endpoint = (!WHOLE.contains(&path) && view.is_none()).then(|| path.into());
+        let view: Option<Arc<str>> = (claims.view != EVERYTHING).then(|| claims.view.as_str().into());
+        let is_for_one = !WHOLE.contains(&path) && !is_endpoint_of(path, view.as_deref());
+        let endpoint = is_for_one.then(|| path.into());
         let state = {
             let mut grants = self.grants();
             let seen = grants.seen.get(claims.grant()).filter(|seen| Instant::now() < seen.until);
             seen.ok_or(Denied::Unchecked)?.revocation_state.clone()
         };
-        Ok(Principal::new(claims.sub.as_str(), role).bound_to(view).at_endpoint(endpoint).under(state))
+        let named = Principal::new(claims.sub.as_str(), role).of_grant().bound_to(view);
+        // After the state was read, so that keys which change meanwhile end it.
+        let (allowed, until) = match keys.load().holder_of(&claims.sub, SystemTime::now()) {
+            None => (Some(named), claims.exp),
+            Some(holder) => {
+                let Holder { principal, expires } = holder?;
+                (named.within(&principal), expires.map_or(claims.exp, |end| end.min(claims.exp)))
+            }
+        };
+        let allowed = allowed.ok_or(Denied::Credential(Reason::Revoked))?;
+        Ok(Sender { principal: allowed.at_endpoint(endpoint).under(state), until })
     }
+}
+
+/// The sender of a token, and the second since 1970 at which the token or the credential behind it expires.
+struct Sender {
+    principal: Principal,
+    until: u64,
+}
+
+/// The holder of the API key behind a token.
+pub(super) struct Holder {
+    pub(super) principal: Principal,
+    /// When the key expires, in seconds since 1970.
+    pub(super) expires: Option<u64>,
+}
+
+/// Whether `path` is an endpoint of `view`.
+fn is_endpoint_of(path: &str, view: Option<&str>) -> bool {
+    let name = WHOLE
+        .iter()
+        .filter(|whole| !whole.is_empty())
+        .find_map(|whole| path.strip_prefix(whole)?.strip_prefix('/'));
+    let name = name.and_then(|name| percent_decode_str(name).decode_utf8().ok());
+    name.is_some_and(|name| view == Some(&*name))
 }
 
 impl OwnClaims {

@@ -33,6 +33,13 @@ enum HashScheme {
 }
 
 impl SlowHash {
+    /// The hash as it was written.
+    pub(super) fn as_str(&self) -> &str {
+        match &self.0 {
+            HashScheme::Bcrypt(text) | HashScheme::Argon2id(text) => text,
+        }
+    }
+
     /// Reads `$2b$…` and `$argon2id$…`. Returns `None` for any other form; the error says why a hash is not accepted.
     pub(super) fn parse(text: &str) -> Option<Result<Self, &'static str>> {
         if text.starts_with("$2") {

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use crate::revocation::RevocationState;
 use settings::words;
@@ -82,6 +83,16 @@ pub enum Action {
     RemoveSecret,
     /// List, set or remove secrets of another principal.
     ChangeSecretsOfOthers,
+    /// List what one has granted to clients.
+    ListGrants,
+    /// End what one has granted to clients.
+    RevokeGrant,
+    /// List or end what another principal has granted to clients.
+    RevokeGrantsOfOthers,
+    /// List the clients of the authorization server.
+    ListClients,
+    /// Remove a client of the authorization server.
+    RemoveClient,
 }
 
 impl Action {
@@ -115,6 +126,11 @@ impl Action {
             Self::SetSecret => "set_secret",
             Self::RemoveSecret => "remove_secret",
             Self::ChangeSecretsOfOthers => "change_secrets_of_others",
+            Self::ListGrants => "list_grants",
+            Self::RevokeGrant => "revoke_grant",
+            Self::RevokeGrantsOfOthers => "revoke_grants_of_others",
+            Self::ListClients => "list_clients",
+            Self::RemoveClient => "remove_client",
         }
     }
 
@@ -137,7 +153,10 @@ impl Action {
             | Self::LogOutForAll
             | Self::SetSecret
             | Self::RemoveSecret
-            | Self::ChangeSecretsOfOthers => true,
+            | Self::ChangeSecretsOfOthers
+            | Self::RevokeGrant
+            | Self::RevokeGrantsOfOthers
+            | Self::RemoveClient => true,
             Self::List
             | Self::Read
             | Self::Call
@@ -147,7 +166,9 @@ impl Action {
             | Self::ListKeys
             | Self::LogIn
             | Self::LogOut
-            | Self::ListSecrets => false,
+            | Self::ListSecrets
+            | Self::ListGrants
+            | Self::ListClients => false,
         }
     }
 }
@@ -164,7 +185,8 @@ impl Role {
     /// The weakest role that allows `action`. No other code decides this.
     pub const fn needed_for(action: Action) -> Self {
         match action {
-            Action::List | Action::ReadMetrics => Self::Reader,
+            // To end what one has granted takes access away, and gives none.
+            Action::List | Action::ReadMetrics | Action::ListGrants | Action::RevokeGrant => Self::Reader,
             Action::Read
             | Action::Call
             | Action::LogIn
@@ -189,7 +211,10 @@ impl Role {
             | Action::RevokeKey
             | Action::LogInForAll
             | Action::LogOutForAll
-            | Action::ChangeSecretsOfOthers => Self::Superuser,
+            | Action::ChangeSecretsOfOthers
+            | Action::RevokeGrantsOfOthers
+            | Action::ListClients
+            | Action::RemoveClient => Self::Superuser,
         }
     }
 
@@ -205,40 +230,64 @@ impl fmt::Display for Role {
     }
 }
 
-/// The id of senders without a credential. Those of all others begin with the kind of their credential.
-const ANONYMOUS: &str = "anonymous";
+/// Begins the id of a person who signed in at a login service.
+const PERSON: &str = "login:";
+
+/// A person who signed in at the login service behind the authorization server, and has no credential of this gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// An email address or account name, for people.
+    pub name: Arc<str>,
+    /// When its rights end, so that it has to sign in again.
+    pub until: SystemTime,
+}
 
 /// An authenticated sender of requests.
 #[derive(Debug, Clone)]
 pub struct Principal(Arc<Identity>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Identity {
     id: Arc<str>,
     role: Role,
     view: Option<Arc<str>>,
     /// The path of the only endpoint that its credential is for.
     endpoint: Option<Arc<str>>,
+    person: Option<Person>,
+    /// Whether its credential is a token of the authorization server of this gateway.
+    is_of_grant: bool,
     revocation_state: RevocationState,
 }
 
 impl Principal {
+    /// The id of senders without a credential. Those of all others begin with the kind of their credential.
+    pub const ANONYMOUS: &str = "anonymous";
+
     /// The principal of all requests if authentication is off. That is possible on loopback only, where
     /// any user who can connect can also start Switchyard with any configuration.
     pub fn anonymous() -> Self {
         static ALL: OnceLock<Principal> = OnceLock::new();
-        ALL.get_or_init(|| Self::new(ANONYMOUS, Role::Superuser)).clone()
+        ALL.get_or_init(|| Self::new(Self::ANONYMOUS, Role::Superuser)).clone()
     }
 
     /// The sender of a request without a credential, if reading needs none (`anonymous_role: reader`).
     pub fn anonymous_reader() -> Self {
-        Self::new(ANONYMOUS, Role::Reader)
+        Self::new(Self::ANONYMOUS, Role::Reader)
     }
 
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
         let revocation_state = RevocationState::default();
-        Self(Arc::new(Identity { id: id.into(), role, view: None, endpoint: None, revocation_state }))
+        let (id, is_of_grant) = (id.into(), false);
+        Self(Arc::new(Identity {
+            id,
+            role,
+            view: None,
+            endpoint: None,
+            person: None,
+            is_of_grant,
+            revocation_state,
+        }))
     }
 
     /// Returns this principal bound to `view`: its credential reaches what the view has, and nothing else. It operates
@@ -252,16 +301,36 @@ impl Principal {
             Role::Reader => Role::Reader,
             Role::Caller | Role::Superuser => Role::Caller,
         };
-        let (revocation_state, endpoint) = (self.revocation_state().clone(), self.0.endpoint.clone());
-        Self(Arc::new(Identity { id: Arc::clone(self.id()), role, view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { role, view, ..Identity::clone(&self.0) }))
     }
 
     /// Returns this principal with a credential for the endpoint at the path `endpoint` only, such as `/mcp/NAME`.
     #[must_use]
     pub fn at_endpoint(&self, endpoint: Option<Arc<str>>) -> Self {
-        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
-        let revocation_state = self.revocation_state().clone();
-        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { endpoint, ..Identity::clone(&self.0) }))
+    }
+
+    /// Returns this principal as the owner of a grant: a client acts for it, with a token of the authorization server of this
+    /// gateway.
+    #[must_use]
+    pub fn of_grant(&self) -> Self {
+        Self(Arc::new(Identity { is_of_grant: true, ..Identity::clone(&self.0) }))
+    }
+
+    /// Whether a client acts for it, with a token of the authorization server of this gateway. Such a token may do what its owner
+    /// agreed to, and agrees to nothing itself.
+    pub fn is_of_grant(&self) -> bool {
+        self.0.is_of_grant
+    }
+
+    /// Returns this principal with no more than the role and the view of `holder`; none if it is bound to another view.
+    pub(super) fn within(&self, holder: &Self) -> Option<Self> {
+        let view = match (self.view(), holder.view()) {
+            (Some(own), Some(bound)) if own != bound => return None,
+            (own, bound) => own.or(bound).cloned(),
+        };
+        let role = self.role().min(holder.role());
+        Some(Self(Arc::new(Identity { role, ..Identity::clone(&self.0) })).bound_to(view))
     }
 
     /// Whether its credential is for requests to `path`. Clients of a server over HTTP+SSE post to a path of all servers,
@@ -279,9 +348,7 @@ impl Principal {
 
     /// Returns this principal with the revocation state `revocation_state`.
     pub(super) fn under(&self, revocation_state: RevocationState) -> Self {
-        let (id, view) = (Arc::clone(self.id()), self.0.view.clone());
-        let endpoint = self.0.endpoint.clone();
-        Self(Arc::new(Identity { id, role: self.role(), view, endpoint, revocation_state }))
+        Self(Arc::new(Identity { revocation_state, ..Identity::clone(&self.0) }))
     }
 
     /// The holder of the API key `id`.
@@ -294,6 +361,11 @@ impl Principal {
         format!("key:{key}")
     }
 
+    /// The id of the API key whose holder is the principal `id`, if it is one.
+    pub(super) fn key_of_id(id: &str) -> Option<&str> {
+        id.strip_prefix("key:")
+    }
+
     /// The subject of a token.
     pub(super) fn of_token(subject: &str, role: Role) -> Self {
         Self::new(format!("jwt:{subject}"), role)
@@ -302,6 +374,28 @@ impl Principal {
     /// The client whose certificate has `name`.
     pub fn of_certificate(name: &str, role: Role) -> Self {
         Self::new(format!("cert:{name}"), role)
+    }
+
+    /// The person whom `issuer`, a login service, calls `subject`. An issuer has no fragment, so the id names both.
+    pub fn of_person(issuer: &str, subject: &str, role: Role, person: Person) -> Self {
+        let place = issuer.strip_prefix("https://").unwrap_or(issuer).trim_end_matches('/');
+        let unnamed = Self::new(format!("{PERSON}{place}#{subject}"), role);
+        Self(Arc::new(Identity { person: Some(person), ..Identity::clone(&unnamed.0) }))
+    }
+
+    /// Whether `id` is that of such a person.
+    pub fn is_person_id(id: &str) -> bool {
+        id.starts_with(PERSON)
+    }
+
+    /// The login of a person who has no credential of this gateway.
+    pub fn person(&self) -> Option<&Person> {
+        self.0.person.as_ref()
+    }
+
+    /// How people know it: the name of a person, otherwise the id.
+    pub fn shown(&self) -> &str {
+        self.person().map_or(self.id(), |person| &person.name)
     }
 
     /// The key of everything that belongs to this principal. It includes the kind of authentication, so
@@ -333,12 +427,12 @@ impl Principal {
 
     /// Whether `id` is that of requests without a credential.
     pub fn is_anonymous_id(id: &str) -> bool {
-        *id == *ANONYMOUS
+        *id == *Self::ANONYMOUS
     }
 
     /// Whether its requests had no credential, because the configuration asks for none.
     pub fn is_anonymous(&self) -> bool {
-        **self.id() == *ANONYMOUS
+        **self.id() == *Self::ANONYMOUS
     }
 
     /// Whether the credential was revoked or changed since authentication.
@@ -401,6 +495,11 @@ mod tests {
             (Action::SetSecret, false, true),
             (Action::RemoveSecret, false, true),
             (Action::ChangeSecretsOfOthers, false, false),
+            (Action::ListGrants, true, true),
+            (Action::RevokeGrant, true, true),
+            (Action::RevokeGrantsOfOthers, false, false),
+            (Action::ListClients, false, false),
+            (Action::RemoveClient, false, false),
         ] {
             assert_eq!(Role::Reader.may(action), reader, "{action:?}");
             assert_eq!(Role::Caller.may(action), caller, "{action:?}");

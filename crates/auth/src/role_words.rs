@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::principal::{Principal, Role};
+use super::jwt::is_subject;
+use super::principal::{Person, Principal, Role};
+use super::{Denied, Reason};
 use json::Raw;
 use settings::{Fields, FromSetting, Setting, settings};
 
@@ -30,7 +32,7 @@ settings! {
         /// the claim with the role, also as a path such as `realm_access.roles`; `role_claim` is accepted too
         pub claim as "roles_claim": Option<String> => "`role`, else `roles`, else `scope`", with filled;
         /// words of another system and the role of each ([below](#role-words-of-another-system))
-        pub map as "role_map": Option<BTreeMap<String, Role>> => "the names of the roles", with read_map;
+        pub map as "role_map": Option<BTreeMap<String, Role>> => "the names of the roles", with read_role_map;
         /// the claim with the [view](../views.md#a-view-for-each-user) of a token, also as a path. A token without it sees
         /// nothing, unless it is that of a superuser
         pub view_claim: Option<String> => "every token sees everything", with filled;
@@ -94,6 +96,17 @@ impl RoleWords {
         }
     }
 
+    /// The person that `claims` of the login service `issuer` name. If no claim names roles, the person is a caller.
+    pub fn person(&self, issuer: &str, claims: &Raw, person: Person) -> Result<Principal, Denied> {
+        let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
+        let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
+        let role = match (&self.claim, &self.map) {
+            (None, None) => Role::Caller,
+            _ => self.role_in(claims).ok_or(Denied::NoRole)?,
+        };
+        Ok(self.bound(&Principal::of_person(issuer, &subject, role, person), claims))
+    }
+
     fn role_of(&self, word: &str) -> Option<Role> {
         match &self.map {
             Some(map) => map.get(word).copied(),
@@ -145,7 +158,8 @@ fn word(value: &Value) -> Option<String> {
     }
 }
 
-fn read_map(setting: &Setting<'_>) -> Option<BTreeMap<String, Role>> {
+/// Reads `role_map`: words of another system and the role of each.
+pub fn read_role_map(setting: &Setting<'_>) -> Option<BTreeMap<String, Role>> {
     if setting.entries()?.is_empty() {
         let hint = "such as `role_map: {admin: superuser}`, or remove it".to_owned();
         setting.key_problem("no word is listed, so no token would have a role", Some(hint));

@@ -20,9 +20,9 @@ const DEFAULT: Role = Role::Caller;
 /// Limit of the length of a list of scopes in bytes.
 const MAX_BYTES: usize = 4_096;
 
-/// The scopes that name a role, for metadata.
-pub fn role_scopes() -> impl Iterator<Item = &'static str> {
-    ROLES.iter().map(|(scope, _)| *scope)
+/// The scopes of `role` and of weaker ones, the weakest first.
+pub fn role_scopes(role: Role) -> impl Iterator<Item = &'static str> {
+    ROLES.iter().filter(move |(_, other)| *other <= role).map(|(scope, _)| *scope)
 }
 
 /// A role and a view.
@@ -50,8 +50,7 @@ impl Access {
 
     /// The scopes, those of a view last.
     pub fn scope(&self) -> String {
-        let roles = ROLES.iter().filter(|(_, role)| *role <= self.role);
-        let mut scopes: Vec<String> = roles.map(|(scope, _)| (*scope).to_owned()).collect();
+        let mut scopes: Vec<String> = role_scopes(self.role).map(str::to_owned).collect();
         scopes.extend(self.view.iter().map(|view| format!("{VIEW}{view}")));
         scopes.join(" ")
     }
@@ -119,8 +118,8 @@ impl RequestedAccess {
     pub(crate) fn narrowed(&self, granted: &Access) -> Result<Access, Error> {
         let more = || Error::new(Code::InvalidScope, "`scope` has more than what was granted");
         let role = self.role().unwrap_or(granted.role);
-        let is_more = role > granted.role
-            || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
+        let is_more =
+            role > granted.role || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
         if is_more {
             return Err(more());
         }

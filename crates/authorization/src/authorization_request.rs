@@ -31,6 +31,15 @@ pub enum AuthorizationError {
     },
 }
 
+impl AuthorizationError {
+    /// The error.
+    pub const fn error(&self) -> &Error {
+        match self {
+            Self::Shown(error) | Self::Redirected { error, .. } => error,
+        }
+    }
+}
+
 /// A request that is valid, and waits for a person to agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationRequest {
@@ -90,6 +99,11 @@ impl AuthorizationRequest {
             let location = error_location(uri, state, issuer, &error);
             AuthorizationError::Redirected { location, error }
         })
+    }
+
+    /// The id of the client.
+    pub fn client(&self) -> &str {
+        &self.client
     }
 
     /// Returns the redirect with `code`.

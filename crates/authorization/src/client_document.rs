@@ -80,6 +80,11 @@ pub(crate) fn is_document_id(id: &str) -> bool {
     id.contains("://")
 }
 
+/// Returns the host that vouches for the client `id`: that of its document, if it has one.
+pub fn client_host(id: &str) -> Option<String> {
+    if is_document_id(id) { Url::parse(id).ok()?.host_str().map(str::to_owned) } else { None }
+}
+
 /// Reads an id that is the URL of a document.
 fn parse_id(id: &str) -> Result<Url, &'static str> {
     if id.len() > MAX_ID {

@@ -66,6 +66,11 @@ impl Clients {
         self.registrations.find(id, now).await?.ok_or_else(unknown)
     }
 
+    /// The clients of the operator's file.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = &Client> {
+        self.configured.values().map(|client| &**client)
+    }
+
     /// Whether the operator has vouched for `client`, by its own entry or by the host of its id.
     pub(crate) fn is_trusted(&self, source: ClientSource, id: &str) -> bool {
         match source {

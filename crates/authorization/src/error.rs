@@ -47,6 +47,23 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code, in the order of declaration.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::InvalidRequest,
+        Self::InvalidClient,
+        Self::InvalidGrant,
+        Self::UnsupportedGrantType,
+        Self::UnsupportedResponseType,
+        Self::InvalidScope,
+        Self::InvalidTarget,
+        Self::AccessDenied,
+        Self::RequestNotSupported,
+        Self::InvalidRedirectUri,
+        Self::InvalidClientMetadata,
+        Self::InvalidToken,
+        Self::TemporarilyUnavailable,
+    ];
+
     /// The code in answers.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use auth::vault::{Vault, VaultConfig};
-use auth::{Authenticator, Principal, Role};
+use auth::{ApiKey, Authenticator, KeyHash, Principal, Role};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -101,6 +101,8 @@ impl Store for MemoryStore {
 #[derive(Default)]
 pub(crate) struct Gateway {
     pub(crate) people: Mutex<HashMap<String, Access>>,
+    /// The tag of the credential of everybody.
+    pub(crate) credential: Mutex<Option<String>>,
     /// The check of requests, which hears of ended grants.
     pub(crate) requests: OnceLock<Arc<Authenticator>>,
 }
@@ -108,6 +110,10 @@ pub(crate) struct Gateway {
 impl Host for Gateway {
     fn rights(&self, owner: &str) -> Option<Access> {
         self.people.lock().unwrap_or_else(PoisonError::into_inner).get(owner).cloned()
+    }
+
+    fn credential(&self, _: &str) -> Option<String> {
+        self.credential.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn endpoint(&self, name: &str) -> Option<Endpoint> {
@@ -157,12 +163,30 @@ impl Site {
         self.now += Duration::from_secs(seconds);
     }
 
-    /// The check of requests of the gateway, which accepts tokens of the server and no other credential.
+    /// The check of requests of the gateway, which accepts tokens of the server and unknown keys of its people.
     pub(crate) fn requests(&self) -> Arc<Authenticator> {
-        let requests = Arc::new(Authenticator::new(&auth::Config::Certificate).expect("no files"));
-        requests.accept_tokens_of(self.server.clone());
+        let requests = self.requests_of_another_process();
         assert!(self.gateway.requests.set(Arc::clone(&requests)).is_ok());
         requests
+    }
+
+    /// The check of requests of a gateway that hears of no ended grant.
+    pub(crate) fn requests_of_another_process(&self) -> Arc<Authenticator> {
+        let requests = Arc::new(Authenticator::new(&self.keys()).expect("no files"));
+        requests.accept_tokens_of(self.server.clone());
+        requests
+    }
+
+    /// The keys of all people, which nobody knows.
+    pub(crate) fn keys(&self) -> auth::Config {
+        let people = self.gateway.people.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = |(owner, access): (&String, &Access)| {
+            let id = owner.strip_prefix("key:").expect("a key").to_owned();
+            let hash = KeyHash::parse(&format!("sha256:{}", "5a".repeat(32))).expect("a hash").expect("good");
+            let view = access.view.as_deref().map(Arc::from);
+            ApiKey { id, hash, role: access.role, expires: None, view }
+        };
+        auth::Config::ApiKey(people.iter().map(key).collect::<Vec<_>>().into())
     }
 
     /// A person who may do what `role` may.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use runtime::private_file;
@@ -27,6 +28,10 @@ const MAX_RECORD: u64 = 64 << 10;
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Time between two attempts to take the lock.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The name of the folder in the state folder.
+const FOLDER: &str = "authorization";
+/// Bytes of the hash of an issuer in the name of its folder.
+const NAME_BYTES: usize = 8;
 /// Limit of the length of an id.
 const MAX_ID: usize = 64;
 
@@ -42,6 +47,12 @@ impl FolderStore {
     /// A store in `folder`, which is made when the first record is written.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), turn: Arc::default() }
+    }
+
+    /// The store of the server at `issuer` in the state folder `state`, which other gateways may use too.
+    pub fn of_issuer(state: &Path, issuer: &str) -> Self {
+        let name = hex::encode(&digest(&SHA256, issuer.as_bytes()).as_ref()[..NAME_BYTES]);
+        Self::new(&state.join(FOLDER).join(name))
     }
 
     fn path(&self, table: Table, id: &str) -> Result<PathBuf, StoreError> {

@@ -16,6 +16,7 @@
 
 use std::fmt;
 
+use auth::Principal;
 use aws_lc_rs::hmac;
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::client::ClientSource;
+use crate::clock::seconds;
 use crate::pkce::Challenge;
 
 /// The life of a code in seconds.
@@ -47,6 +49,8 @@ const REFRESH_PREFIX: &str = "swyr";
 pub(crate) struct Grant {
     /// The id of the principal.
     pub(crate) owner: String,
+    /// The tag of the credential with which the owner agreed.
+    pub(crate) credential: Option<String>,
     /// The id of the client.
     pub(crate) client: String,
     /// Where the metadata of the client came from.
@@ -63,10 +67,31 @@ pub(crate) struct Grant {
     pub(crate) refreshes: bool,
     /// Whether the client has a key, and has to prove who it is.
     pub(crate) authenticates: bool,
+    /// The rights of an owner who has no credential of this gateway.
+    pub(crate) person: Option<GrantedPerson>,
     /// When the owner agreed.
     pub(crate) made: u64,
     secret: FamilySecret,
     stage: Stage,
+}
+
+/// What the login service behind this server said of a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GrantedPerson {
+    /// An email address or account name, for people.
+    pub(crate) name: String,
+    /// The most that the person may do.
+    pub(crate) rights: Access,
+    /// When that ends, so that the person has to sign in again.
+    until: u64,
+}
+
+impl GrantedPerson {
+    /// The rights of `owner`, who has signed in at the login service; `None` for the holder of a credential.
+    pub(crate) fn of(owner: &Principal) -> Option<Self> {
+        let person = owner.person()?;
+        Some(Self { name: person.name.to_string(), rights: Access::of(owner), until: seconds(person.until) })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +156,7 @@ impl Grant {
     pub(crate) fn new(of: NewGrant, now: u64) -> Self {
         Self {
             owner: of.owner,
+            credential: of.credential,
             client: of.client,
             source: of.source,
             client_name: of.client_name,
@@ -139,6 +165,7 @@ impl Grant {
             access: of.access,
             refreshes: of.refreshes,
             authenticates: of.authenticates,
+            person: of.person,
             made: now,
             secret: FamilySecret::random(),
             stage: Stage::Authorized { challenge: of.challenge },
@@ -174,7 +201,10 @@ impl Grant {
     }
 
     /// Whether nobody can get or use a token of this grant any more.
-    pub(crate) const fn is_over(&self, now: u64) -> bool {
+    pub(crate) fn is_over(&self, now: u64) -> bool {
+        if self.person.as_ref().is_some_and(|person| now >= person.until) {
+            return true;
+        }
         let lifetime = match self.stage {
             Stage::Authorized { .. } => CODE_LIFETIME,
             Stage::Active { .. } if self.refreshes => IDLE_LIFETIME,
@@ -253,6 +283,7 @@ impl fmt::Debug for Grant {
 #[derive(Debug, Clone)]
 pub(crate) struct NewGrant {
     pub(crate) owner: String,
+    pub(crate) credential: Option<String>,
     pub(crate) client: String,
     pub(crate) source: ClientSource,
     pub(crate) client_name: Option<String>,
@@ -261,6 +292,7 @@ pub(crate) struct NewGrant {
     pub(crate) access: Access,
     pub(crate) refreshes: bool,
     pub(crate) authenticates: bool,
+    pub(crate) person: Option<GrantedPerson>,
     pub(crate) challenge: Challenge,
 }
 

@@ -19,6 +19,7 @@ fn challenge() -> Challenge {
 fn grant(refreshes: bool) -> Grant {
     let of = NewGrant {
         owner: "key:ann".to_owned(),
+        credential: None,
         client: "https://app.example/client.json".to_owned(),
         source: ClientSource::Document,
         client_name: None,
@@ -27,6 +28,7 @@ fn grant(refreshes: bool) -> Grant {
         access: Access { role: Role::Caller, view: None },
         refreshes,
         authenticates: false,
+        person: None,
         challenge: challenge(),
     };
     Grant::new(of, 1_000)

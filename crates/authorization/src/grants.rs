@@ -38,12 +38,16 @@ pub struct GrantSummary {
     pub id: String,
     /// The id of the principal who agreed.
     pub owner: String,
+    /// An email address or account name, of an owner who signed in at the login service.
+    pub owner_name: Option<String>,
     /// The id of the client.
     pub client: String,
     /// The name that the client chose for itself.
     pub client_name: Option<String>,
     /// Where the metadata of the client came from.
     pub source: ClientSource,
+    /// Where the code was sent.
+    pub redirect_uri: String,
     /// The audience of its tokens.
     pub resource: String,
     /// The most that its tokens allow.
@@ -52,6 +56,28 @@ pub struct GrantSummary {
     pub made: SystemTime,
     /// When the client last got a token.
     pub used: SystemTime,
+}
+
+/// Which grants are selected: those that have each of these.
+#[derive(Debug, Clone, Default)]
+pub struct GrantFilter {
+    /// The id of the principal who agreed.
+    pub owner: Option<String>,
+    /// The id of the client.
+    pub client: Option<String>,
+    /// The view that it is bound to.
+    pub view: Option<String>,
+}
+
+impl GrantFilter {
+    fn selects(&self, grant: &Grant) -> bool {
+        let is = |expected: &Option<String>, found: Option<&str>| {
+            expected.as_deref().is_none_or(|expected| found == Some(expected))
+        };
+        is(&self.owner, Some(&grant.owner))
+            && is(&self.client, Some(&grant.client))
+            && is(&self.view, grant.access.view.as_deref())
+    }
 }
 
 /// The grants in the store.
@@ -98,7 +124,22 @@ impl Grants {
 
     /// Whether the grant `id` exists.
     pub(crate) async fn exists(&self, id: &str, now: u64) -> Result<bool, StoreError> {
-        Ok(self.find(id).await?.is_some_and(|found| !found.value.is_over(now)))
+        let is_valid = |grant: &Grant| !grant.is_over(now) && self.has_same_credential(grant);
+        Ok(self.find(id).await?.is_some_and(|found| is_valid(&found.value)))
+    }
+
+    /// What the owner of `grant` may do now.
+    pub(crate) fn rights(&self, grant: &Grant) -> Option<Access> {
+        let rights = match &grant.person {
+            Some(person) => Some(person.rights.clone()),
+            None => self.host.rights(&grant.owner),
+        };
+        rights.filter(|_| self.has_same_credential(grant))
+    }
+
+    /// Whether the owner of `grant` still has the credential with which it agreed.
+    pub(crate) fn has_same_credential(&self, grant: &Grant) -> bool {
+        grant.credential == self.host.credential(&grant.owner)
     }
 
     /// Ends the grant `id`. None of its tokens is accepted from now on.
@@ -121,6 +162,37 @@ impl Grants {
         let mut all = self.records.list(&prefix).await?;
         all.retain(|(_, grant)| !grant.is_over(now) && owner.is_none_or(|owner| grant.owner == owner));
         Ok(all)
+    }
+
+    /// Returns the first `limit` grants after the id `after` that `filter` selects, in the order of their ids, and whether
+    /// there are more. Only these are read, and those before them that are not selected.
+    pub(crate) async fn page(
+        &self,
+        filter: &GrantFilter,
+        after: &str,
+        limit: usize,
+        now: u64,
+    ) -> Result<(Vec<(String, Grant)>, bool), StoreError> {
+        let prefix = filter.owner.as_deref().map(|owner| self.prefix(owner)).unwrap_or_default();
+        let mut ids = self.records.ids(&prefix).await?;
+        ids.sort_unstable();
+        let mut found = Vec::new();
+        for id in ids.into_iter().filter(|id| **id > *after) {
+            let Some(stored) = self.records.get(&id).await? else { continue };
+            if stored.value.is_over(now) || !filter.selects(&stored.value) {
+                continue;
+            }
+            if found.len() == limit {
+                return Ok((found, true));
+            }
+            found.push((id, stored.value));
+        }
+        Ok((found, false))
+    }
+
+    /// Returns how many are stored, also those whose time is over.
+    pub(crate) async fn count(&self) -> Result<usize, StoreError> {
+        Ok(self.records.ids("").await?.len())
     }
 
     /// Returns the clients that have a grant.
@@ -173,9 +245,11 @@ impl GrantSummary {
             made: moment(grant.made),
             used: moment(grant.used()),
             owner: grant.owner,
+            owner_name: grant.person.map(|person| person.name),
             client: grant.client,
             client_name: grant.client_name,
             source: grant.source,
+            redirect_uri: grant.redirect_uri,
             resource: grant.resource,
             access: grant.access,
         }

@@ -16,6 +16,13 @@ pub trait Host: Send + Sync {
     /// Returns what `owner`, the id of a principal, may do now; none if its credential is gone.
     fn rights(&self, owner: &str) -> Option<Access>;
 
+    /// Returns a tag of the credential of `owner`; another credential of the same owner has another tag. For a person who
+    /// signed in at the login service, it is a tag of the settings that decide who is let in there. None for an owner
+    /// without either.
+    fn credential(&self, _owner: &str) -> Option<String> {
+        None
+    }
+
     /// Returns what `name` is.
     fn endpoint(&self, name: &str) -> Option<Endpoint>;
 

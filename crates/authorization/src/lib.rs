@@ -15,6 +15,7 @@
 
 mod access;
 mod access_token;
+mod administration;
 mod authorization_request;
 mod client;
 mod client_assertion;
@@ -37,21 +38,25 @@ mod rate;
 mod records;
 mod redirect_uri;
 mod registration;
+mod request_counts;
 mod resource;
 mod server;
 mod store;
 mod token_request;
 
 pub use access::{Access, role_scopes};
+pub use administration::{ClientSummary, GrantPage};
 pub use authorization_request::{AuthorizationError, AuthorizationRequest};
 pub use client::{Client, ClientAuthentication, ClientMetadata, ClientSource};
+pub use client_document::client_host;
 pub use error::{Code, Error};
 pub use folder_store::FolderStore;
-pub use grants::GrantSummary;
+pub use grants::{GrantFilter, GrantSummary};
 pub use host::{Endpoint, Host};
 pub use keys::KeyError;
 pub use metadata::{AUTHORIZE, KEY_SET, REGISTER, REVOKE, TOKEN};
 pub use redirect_uri::{Receiver, RedirectUri};
+pub use request_counts::RequestCounts;
 pub use server::{AuthorizationServer, Config, Consent, Parts};
 pub use store::{Store, StoreError, Table};
 pub use token_request::TokenResponse;

@@ -3,6 +3,7 @@
 //! Source: RFC 8414, section 2; RFC 9207, section 3; `OpenID` Connect Discovery 1.0, section 3;
 //! draft-ietf-oauth-client-id-metadata-document-02, section 6.
 
+use auth::Role;
 use serde_json::{Value, json};
 
 use crate::access::role_scopes;
@@ -22,7 +23,7 @@ pub const KEY_SET: &str = "/oauth/jwks.json";
 /// Returns the metadata of the server at `issuer`. `registers` says that clients may register themselves.
 pub(crate) fn metadata(issuer: &str, registers: bool) -> Value {
     let at = |path: &str| format!("{issuer}{path}");
-    let scopes: Vec<&str> = role_scopes().chain(["offline_access"]).collect();
+    let scopes: Vec<&str> = role_scopes(Role::Superuser).chain(["offline_access"]).collect();
     let methods = ["none", "private_key_jwt"];
     let algorithms = client_assertion::ALGORITHMS;
     let mut metadata = json!({

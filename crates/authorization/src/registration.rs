@@ -120,6 +120,20 @@ impl Registrations {
         found.map(|found| answer(id, &found.metadata, found.made)).ok_or_else(refused)
     }
 
+    /// Returns the registrations with the times at which they were made.
+    pub(crate) async fn list(&self, now: u64) -> Result<Vec<(Client, u64)>, StoreError> {
+        let all = self.records.list("").await?.into_iter();
+        let valid = all.filter(|(_, found)| !found.is_over(now)).map(|(id, found)| {
+            (Client { id, source: ClientSource::Registered, metadata: found.metadata }, found.made)
+        });
+        Ok(valid.collect())
+    }
+
+    /// Returns how many are stored, also those whose time is over.
+    pub(crate) async fn count(&self) -> Result<usize, StoreError> {
+        Ok(self.records.ids("").await?.len())
+    }
+
     /// Removes the registration `id`.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), StoreError> {
         if is_id(id) { self.records.remove(id).await } else { Ok(()) }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use auth::vault::Vault;
-use auth::{Principal, TokenIssuer};
+use auth::{Principal, Role, TokenIssuer};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::Raw;
@@ -27,20 +27,21 @@ use crate::access::{Access, RequestedAccess};
 use crate::access_token;
 use crate::authorization_request::{AuthorizationError, AuthorizationRequest};
 use crate::client::Client;
-use crate::client_document::is_document_id;
+use crate::client_document::client_host;
 use crate::clients::Clients;
 use crate::clock::seconds;
 use crate::error::{Code, Error};
 use crate::fetch::Fetcher;
 use crate::fields::Fields;
-use crate::grant::{Grant, NewGrant, Presented, Step};
-use crate::grants::{GrantSummary, Grants};
+use crate::grant::{Grant, GrantedPerson, NewGrant, Presented, Step};
+use crate::grants::Grants;
 use crate::host::Host;
 use crate::keys::{KeyError, KeyRing, Keys};
 use crate::metadata::{REGISTER, TOKEN, metadata};
 use crate::records::{Records, Stored};
 use crate::redirect_uri::Receiver;
 use crate::registration::{self, Registrations};
+use crate::request_counts::{Answer, CountedEndpoint, CountedStore, RequestCounts};
 use crate::resource;
 use crate::store::{Store, StoreError, Table};
 use crate::token_request::{ClaimedClient, Credential, TokenRequest, TokenResponse};
@@ -103,9 +104,10 @@ pub struct AuthorizationServer {
     config: Config,
     token_endpoint: String,
     keys: Keys,
-    clients: Clients,
-    grants: Grants,
+    pub(crate) clients: Clients,
+    pub(crate) grants: Grants,
     host: Arc<dyn Host>,
+    counts: Arc<RequestCounts>,
 }
 
 impl AuthorizationServer {
@@ -113,7 +115,8 @@ impl AuthorizationServer {
     pub async fn open(mut config: Config, parts: Parts, now: SystemTime) -> Result<Self, KeyError> {
         let Parts { vault, store, host, network, shutdown } = parts;
         let (keys, record_key) = Keys::open(vault, seconds(now)).await?;
-        let record_key = Arc::new(record_key);
+        let (record_key, counts) = (Arc::new(record_key), Arc::<RequestCounts>::default());
+        let store: Arc<dyn Store> = Arc::new(CountedStore { store, counts: Arc::clone(&counts) });
         let registrations = Registrations::new(Records::new(&store, &record_key, Table::Clients));
         let fetcher = Fetcher::new(&network, &config.trusted_hosts, &shutdown);
         Ok(Self {
@@ -123,7 +126,13 @@ impl AuthorizationServer {
             grants: Grants::new(&store, &record_key, &host),
             host,
             config,
+            counts,
         })
+    }
+
+    /// How requests were answered since the start.
+    pub fn counts(&self) -> &RequestCounts {
+        &self.counts
     }
 
     /// The metadata (RFC 8414).
@@ -143,6 +152,17 @@ impl AuthorizationServer {
         query: &str,
         now: SystemTime,
     ) -> Result<Consent, AuthorizationError> {
+        let judged = self.judge(owner, query, now).await;
+        self.count_authorization(judged.as_ref().map(|_| Answer::Shown));
+        judged
+    }
+
+    async fn judge(
+        &self,
+        owner: &Principal,
+        query: &str,
+        now: SystemTime,
+    ) -> Result<Consent, AuthorizationError> {
         let (fields, now) =
             (Fields::parse(query.as_bytes()).map_err(AuthorizationError::Shown)?, seconds(now));
         let id = fields.require("client_id").map_err(AuthorizationError::Shown)?;
@@ -153,7 +173,7 @@ impl AuthorizationServer {
         let remembered = self.is_remembered(owner, &request, &access, now).await;
         Ok(Consent {
             client_name: request.client_name.clone(),
-            client_host: is_document_id(id).then(|| host_of(id)).flatten(),
+            client_host: client_host(id),
             receiver: request.receiver.clone(),
             access,
             resource: request.resource.clone(),
@@ -170,9 +190,21 @@ impl AuthorizationServer {
         request: &AuthorizationRequest,
         now: SystemTime,
     ) -> Result<String, AuthorizationError> {
+        let approved = self.add_grant(owner, request, now).await;
+        self.count_authorization(approved.as_ref().map(|_| Answer::Granted));
+        approved
+    }
+
+    async fn add_grant(
+        &self,
+        owner: &Principal,
+        request: &AuthorizationRequest,
+        now: SystemTime,
+    ) -> Result<String, AuthorizationError> {
         let (access, now) = (self.access(owner, request)?, seconds(now));
         let of = NewGrant {
             owner: owner.id().to_string(),
+            credential: self.host.credential(owner.id()),
             client: request.client.clone(),
             source: request.source,
             client_name: request.client_name.clone(),
@@ -181,16 +213,23 @@ impl AuthorizationServer {
             access,
             refreshes: request.refreshes,
             authenticates: request.authenticates,
+            person: GrantedPerson::of(owner),
             challenge: request.challenge.clone(),
         };
         let grant = Grant::new(of, now);
         let added = async {
-            if registration::is_id(&grant.client)
-                && !self.clients.registrations.agreed(&grant.client, now).await?
-            {
-                return Err(Error::new(Code::InvalidClient, "the client is not registered here any more"));
+            let (registrations, client) = (&self.clients.registrations, &grant.client);
+            let removed = || Error::new(Code::InvalidClient, "the client is not registered here any more");
+            if registration::is_id(client) && !registrations.agreed(client, now).await? {
+                return Err(removed());
             }
-            self.grants.add(&grant, now).await
+            let id = self.grants.add(&grant, now).await?;
+            // Somebody may have removed the client meanwhile, before it had this grant.
+            if registration::is_id(client) && registrations.find(client, now).await?.is_none() {
+                self.grants.end(&id).await?;
+                return Err(removed());
+            }
+            Ok(id)
         };
         let id = added.await.map_err(|error| request.refused(error, &self.config.issuer))?;
         Ok(request.granted(&grant.code(&id), &self.config.issuer))
@@ -198,15 +237,39 @@ impl AuthorizationServer {
 
     /// Returns where the browser goes if the person refuses `request`.
     pub fn deny(&self, request: &AuthorizationRequest) -> AuthorizationError {
-        request.refused(Error::new(Code::AccessDenied, "the person refused"), &self.config.issuer)
+        let denied =
+            request.refused(Error::new(Code::AccessDenied, "the person refused"), &self.config.issuer);
+        self.count_authorization(Err(&denied));
+        denied
+    }
+
+    fn count_authorization(&self, answered: Result<Answer, &AuthorizationError>) {
+        self.count(CountedEndpoint::Authorize, answered.map_err(AuthorizationError::error));
+    }
+
+    fn count(&self, endpoint: CountedEndpoint, answered: Result<Answer, &Error>) {
+        match answered {
+            Ok(answer) => self.counts.answered(answer),
+            Err(error) => self.counts.refused(endpoint, error.code),
+        }
     }
 
     /// Answers a request to the token endpoint with `form`.
     pub async fn token(&self, form: &[u8], now: SystemTime) -> Result<TokenResponse, Error> {
-        let (request, now) = (TokenRequest::parse(form)?, seconds(now));
+        let exchanged = self.exchange(form, seconds(now)).await;
+        self.count(CountedEndpoint::Token, exchanged.as_ref().map(|(answer, _)| *answer));
+        exchanged.map(|(_, response)| response)
+    }
+
+    async fn exchange(&self, form: &[u8], now: u64) -> Result<(Answer, TokenResponse), Error> {
+        let request = TokenRequest::parse(form)?;
+        let answer = match request.credential {
+            Credential::Code { .. } => Answer::Issued,
+            Credential::Refresh(_) => Answer::Refreshed,
+        };
         for _ in 0..MAX_TURNS {
             if let Some(response) = self.token_once(&request, now).await? {
-                return Ok(response);
+                return Ok((answer, response));
             }
         }
         Err(Error::later("too many requests with one token at once", 1))
@@ -214,7 +277,13 @@ impl AuthorizationServer {
 
     /// Revokes the token in `form`. A token that is not known counts as revoked (RFC 7009, section 2.2).
     pub async fn revoke(&self, form: &[u8], now: SystemTime) -> Result<(), Error> {
-        let (fields, now) = (Fields::parse(form)?, seconds(now));
+        let revoked = self.revoke_token(form, seconds(now)).await;
+        self.count(CountedEndpoint::Revoke, revoked.as_ref().map(|()| Answer::Revoked));
+        revoked
+    }
+
+    async fn revoke_token(&self, form: &[u8], now: u64) -> Result<(), Error> {
+        let fields = Fields::parse(form)?;
         let (token, claimed) = (fields.require("token")?, ClaimedClient::read(&fields)?);
         let presented = Presented::refresh_token(token);
         let id = match &presented {
@@ -233,10 +302,15 @@ impl AuthorizationServer {
 
     /// Registers the client that `json` describes. The answer has the token that manages the registration.
     pub async fn register(&self, json: &Raw, now: SystemTime) -> Result<Value, Error> {
+        let registered = self.add_registration(json, seconds(now)).await;
+        self.count(CountedEndpoint::Register, registered.as_ref().map(|_| Answer::Registered));
+        registered
+    }
+
+    async fn add_registration(&self, json: &Raw, now: u64) -> Result<Value, Error> {
         if !self.config.registers {
             return Err(Error::new(Code::InvalidRequest, "clients cannot register here"));
         }
-        let now = seconds(now);
         let with_grants = async || self.grants.clients(now).await;
         let (id, answer, token) = self.clients.registrations.add(json, with_grants, now).await?;
         Ok(self.managed(answer, &id, &token))
@@ -256,33 +330,8 @@ impl AuthorizationServer {
     /// Removes the registration `id` for the holder of its token, with all grants of the client.
     pub async fn unregister(&self, id: &str, token: &SecretString, now: SystemTime) -> Result<(), Error> {
         self.registration(id, token, now).await?;
-        Ok(self.remove_client(id, now).await?)
-    }
-
-    /// Removes the client `id` if it registered itself, and ends all grants to it.
-    pub async fn remove_client(&self, id: &str, now: SystemTime) -> Result<(), StoreError> {
-        self.clients.registrations.remove(id).await?;
-        for (grant, _) in
-            self.grants.list(None, seconds(now)).await?.iter().filter(|(_, found)| found.client == id)
-        {
-            self.grants.end(grant).await?;
-        }
+        self.remove_client(id, now).await?;
         Ok(())
-    }
-
-    /// Returns the grants of `owner`, or of all owners.
-    pub async fn grants(
-        &self,
-        owner: Option<&str>,
-        now: SystemTime,
-    ) -> Result<Vec<GrantSummary>, StoreError> {
-        let all = self.grants.list(owner, seconds(now)).await?;
-        Ok(all.into_iter().map(|(id, grant)| GrantSummary::of(id, grant)).collect())
-    }
-
-    /// Ends the grant `id`.
-    pub async fn end_grant(&self, id: &str) -> Result<(), StoreError> {
-        self.grants.end(id).await
     }
 
     /// Adds where and with which token the registration `id` is managed (RFC 7592, section 3).
@@ -312,7 +361,7 @@ impl AuthorizationServer {
             Step::Repeat => None,
             Step::Advance(next) => Some(next),
         };
-        let rights = self.host.rights(&grant.owner);
+        let rights = self.grants.rights(grant);
         let Some(access) = rights.and_then(|rights| grant.access.within(&rights)) else {
             let reason = "the person who agreed has no access any more";
             return Err(self.ended(&presented.grant, grant, reason).await?);
@@ -432,6 +481,10 @@ impl TokenIssuer for AuthorizationServer {
         self.keys.verifying(kid, seconds(SystemTime::now()))
     }
 
+    fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.host.rights(owner).is_some_and(|rights| role <= rights.role)
+    }
+
     fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>> {
         async move {
             let exists = self.grants.exists(id, seconds(SystemTime::now())).await;
@@ -439,10 +492,6 @@ impl TokenIssuer for AuthorizationServer {
         }
         .boxed()
     }
-}
-
-fn host_of(id: &str) -> Option<String> {
-    url::Url::parse(id).ok()?.host_str().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::{Denied, Reason, Role};
+use auth::{Denied, Person, Principal, Reason, Role, TokenIssuer};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 
 use super::tests::{CALLBACK, bearer, code_form, logged_in, refresh_form, token};
+use crate::access::Access;
+use crate::error::Code;
 use crate::fixture::{Gateway, Site, parameter, query};
 
 #[tokio::test]
@@ -64,8 +66,12 @@ async fn token_for_one_server_reaches_its_endpoint_only() {
         ("https://gw.example/mcp", "/api/v1/mcp/tools", &[]),
         ("https://gw.example", "/mcp/files", &[]),
         ("https://gw.example/mcp/help", "/mcp", &[]),
+        ("https://gw.example/mcp/files", "/mcp/files", &["/mcp", "/mcp/help", "/api/v1/mcp/tools"]),
     ] {
-        let query = query(&client, CALLBACK, &[("resource", resource), ("scope", "mcp:call")]);
+        // A view in the scope makes a server no wider.
+        let is_in_view = resource.ends_with("/files") && refused.contains(&"/mcp/help");
+        let scope = if is_in_view { "mcp:call view:help" } else { "mcp:call" };
+        let query = query(&client, CALLBACK, &[("resource", resource), ("scope", scope)]);
         let consent = site.server.authorize(&person, &query, site.now).await.expect("a consent");
         let location = site.server.approve(&person, &consent.request, site.now).await.expect("a code");
         let code = parameter(&location, "code").expect("a code");
@@ -74,8 +80,62 @@ async fn token_for_one_server_reaches_its_endpoint_only() {
         let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
         assert!(sender.may_reach(reached), "{resource}");
         assert!(!refused.iter().any(|path| sender.may_reach(path)), "{resource}");
-        assert_eq!(sender.view().map(|view| &**view), resource.ends_with("/help").then_some("help"));
+        let is_bound = resource.ends_with("/help") || is_in_view;
+        assert_eq!(sender.view().map(|view| &**view), is_bound.then_some("help"));
     }
+}
+
+#[tokio::test]
+async fn token_never_allows_more_than_the_key_of_its_owner_does_now() {
+    let (site, _, client, tokens) = logged_in().await;
+    let (requests, headers) = (site.requests(), bearer(&tokens));
+    let renew = |role, view: Option<&str>| {
+        let access = Access { role, view: view.map(str::to_owned) };
+        site.gateway.people.lock().expect("a lock").insert("key:ann".to_owned(), access);
+        requests.renew(auth::Keys::read(&site.keys()).expect("no files"));
+    };
+    let first = requests.check(&headers).await.expect("accepted");
+    renew(Role::Caller, None);
+    assert!(!first.is_revoked(), "nothing changed");
+    renew(Role::Superuser, None);
+    assert!(first.is_revoked(), "as the principal of the key itself");
+    let second = requests.check(&headers).await.expect("accepted");
+    assert_eq!(second.role(), Role::Caller, "no more than the token says");
+    renew(Role::Reader, None);
+    assert!(second.is_revoked());
+    let third = requests.check(&headers).await.expect("accepted");
+    assert_eq!((third.role(), third.view()), (Role::Reader, None));
+    renew(Role::Caller, Some("help"));
+    assert!(third.is_revoked());
+    let fourth = requests.check(&headers).await.expect("accepted");
+    assert_eq!((fourth.role(), fourth.view().map(|view| &**view)), (Role::Caller, Some("help")));
+    let next = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    assert_eq!(next.scope, "mcp:read mcp:call view:help");
+    site.gateway.people.lock().expect("a lock").clear();
+    requests.renew(auth::Keys::read(&site.keys()).expect("no files"));
+    assert!(fourth.is_revoked());
+    for headers in [headers, bearer(&next)] {
+        assert_eq!(requests.check(&headers).await, Err(Denied::Credential(Reason::Revoked)));
+    }
+}
+
+#[tokio::test]
+async fn grant_belongs_to_the_key_with_which_its_owner_agreed() {
+    let (site, _, client, tokens) = logged_in().await;
+    let requests = site.requests();
+    requests.check(&bearer(&tokens)).await.expect("accepted");
+    assert_eq!(site.server.end_without_credential(None, site.now).await.expect("a store"), 0);
+    // Another key of the same name: the tokens in memory end by a renewal of the keys, which this test leaves out.
+    *site.gateway.credential.lock().expect("a lock") = Some("another".to_owned());
+    let other = site.requests_of_another_process();
+    assert_eq!(other.check(&bearer(&tokens)).await, Err(Denied::Credential(Reason::Revoked)));
+    let refused = token(&site, &refresh_form(&client, &tokens)).await.expect_err("another key");
+    assert_eq!(refused.code, Code::InvalidGrant);
+    let (site, ..) = logged_in().await;
+    *site.gateway.credential.lock().expect("a lock") = Some("another".to_owned());
+    assert_eq!(site.server.end_without_credential(Some("key:bob"), site.now).await.expect("a store"), 0);
+    assert_eq!(site.server.end_without_credential(Some("key:ann"), site.now).await.expect("a store"), 1);
+    assert_eq!(site.server.grants(None, site.now).await.expect("a store"), []);
 }
 
 #[tokio::test]
@@ -106,4 +166,46 @@ async fn token_of_another_gateway_or_a_changed_one_is_refused() {
     site.store.set_fails(true);
     let unavailable = requests.check(&bearer(&tokens)).await;
     assert!(matches!(unavailable, Err(Denied::KeysUnavailable { .. })), "no store, no access");
+}
+
+#[tokio::test]
+async fn person_of_a_login_service_has_the_rights_of_the_sign_in_until_they_end_or_the_rules_change() {
+    let mut site = Site::new(Vec::new()).await;
+    let client = site.register(CALLBACK).await;
+    let requests = site.requests();
+    let rules = |now: Option<&str>| {
+        let now = now.map(str::to_owned);
+        *site.gateway.credential.lock().expect("no panic") = now;
+    };
+    let until = site.now + Duration::from_hours(1);
+    let person = Person { name: "ann@example.org".into(), until };
+    let ann = Principal::of_person("https://login.example", "1", Role::Superuser, person);
+    let ann = ann.bound_to(Some("help".into()));
+    rules(Some("one"));
+    let code = site.log_in(&ann, &client, CALLBACK).await;
+    let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+    assert_eq!(&**sender.id(), "login:login.example#1");
+    assert_eq!((sender.role(), sender.view().map(|view| &**view)), (Role::Caller, Some("help")));
+    let grants = site.server.grants(None, site.now).await.expect("grants");
+    assert_eq!(grants[0].owner_name.as_deref(), Some("ann@example.org"));
+    let next = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    // Other settings of the login service, after a restart.
+    for other in [Some("two"), None] {
+        rules(other);
+        assert_eq!(site.server.has_grant(&grants[0].id).await, Some(false), "{other:?}");
+    }
+    let refused = token(&site, &refresh_form(&client, &next)).await.expect_err("it is over");
+    assert_eq!(refused.code, Code::InvalidGrant);
+    rules(Some("one"));
+    assert_eq!(site.server.has_grant(&grants[0].id).await, Some(false), "it has ended");
+    // The time until which the person need not sign in again.
+    let code = site.log_in(&ann, &client, CALLBACK).await;
+    let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    site.wait(3_599);
+    let tokens = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    site.wait(1);
+    let refused = token(&site, &refresh_form(&client, &tokens)).await.expect_err("it is over");
+    assert_eq!(refused.code, Code::InvalidGrant);
+    assert!(site.server.grants(None, site.now).await.expect("grants").is_empty());
 }

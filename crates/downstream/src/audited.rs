@@ -6,11 +6,12 @@
 //!
 //! Not here: the fields of a record (`telemetry::audit`), permissions (`auth`), the REST API (`admin`).
 
+use crate::error::is_forbidden;
 use auth::Action;
 use gateway::error::audit_full;
 use gateway::manager::ItemKind;
 use gateway::{Caller, Gateway};
-use protocol::{ErrorCode, Problem, Request, method};
+use protocol::{Problem, Request, method};
 use runtime::telemetry::audit::{self, Actor, AuditRecord, Full};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
@@ -69,7 +70,7 @@ impl<'a> Audited<'a> {
         }
         // Their requests reach no server, so the gateway refused it.
         if !self.caller.principal.may(Action::Call)
-            && is_forbidden(received)
+            && matches!(received, ResponseBody::Buffered(reply) if is_forbidden(reply))
             && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
         {
             *received = ResponseBody::Buffered(Err(audit_full(full, self.caller.version.era())));
@@ -106,9 +107,4 @@ fn who(caller: &Caller, request: Option<RequestId>) -> Actor<'_> {
 fn tool(request: &Request) -> String {
     let name = request.params.as_ref().and_then(|params| params.text("name"));
     name.unwrap_or_default().into_owned()
-}
-
-fn is_forbidden(received: &ResponseBody) -> bool {
-    let ResponseBody::Buffered(Err(error)) = received else { return false };
-    error.problem().is_some_and(|problem| problem.code() == ErrorCode::Forbidden)
 }

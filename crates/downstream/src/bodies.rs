@@ -20,6 +20,7 @@ use tokio::time::Sleep;
 
 use super::activity::RunningRequest;
 use super::refusal::Refusal;
+use super::socket_shares::ClientAddress;
 use super::socket_slots::ClientSlot;
 use auth::Principal;
 use json::Raw;
@@ -57,6 +58,9 @@ pub(super) trait FromClient {
 
     /// Records that the head of this request has no valid credential.
     fn unidentified(&self);
+
+    /// Returns the address of the client, if its connection is known.
+    fn address(&self) -> Option<ClientAddress>;
 }
 
 impl FromClient for Arriving {
@@ -67,6 +71,10 @@ impl FromClient for Arriving {
     fn unidentified(&self) {
         self.client.unidentified();
     }
+
+    fn address(&self) -> Option<ClientAddress> {
+        Some(self.client.address())
+    }
 }
 
 /// Nothing is recorded: the connection belongs to the program that embeds Switchyard.
@@ -76,6 +84,10 @@ impl FromClient for Body {
     }
 
     fn unidentified(&self) {}
+
+    fn address(&self) -> Option<ClientAddress> {
+        None
+    }
 }
 
 impl Drop for Arriving {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::authority::{Authority, Hosts, Origin, Origins};
+use super::authorization_settings::AuthorizationSettings;
 use super::listener::Limits;
 use super::protected_resource::{OwnUrl, parse_public_url};
 use super::tls::Tls;
@@ -66,6 +67,8 @@ settings! {
         pub anonymous_reader as "anonymous_role": bool, with read_anonymous_role;
         /// TLS of the listener, and clients with certificates ([fields](security/listener.md#tls))
         pub tls: Option<Tls> => "none: plain HTTP";
+        /// clients such as claude.ai get tokens from the gateway itself ([fields](security/authorization-server.md#settings))
+        pub authorization_server: Option<AuthorizationSettings> => "none: it makes no tokens";
         /// keys that encrypt task ids, cursors of task lists and `requestState` over HTTP: 1 to 8 references such as
         /// `${SEAL_KEY}`, each to at least 32 bytes. The first key seals, all keys open; see
         /// [several replicas](operate/run.md#several-replicas)
@@ -140,6 +143,9 @@ impl Config {
         self.check_exceptions(setting);
         self.accept_own_name();
         self.check_certificates(setting);
+        if let Some(own) = &self.authorization_server {
+            own.check(setting, self);
+        }
         if let (Some(listen), Err(exposed)) = (setting.member("listen"), self.check()) {
             listen.problem(exposed.to_string(), None);
         }

@@ -1,7 +1,7 @@
 //! Cross-origin requests (CORS) of web pages with an allowed origin.
 //!
-//! Invariants: an answer to another origin has no CORS header. `*` is never sent, and
-//! credentials of the browser are never allowed: tokens travel in headers, so a page must have one itself.
+//! Invariants: an answer to another origin has no CORS header. `*` is sent by the authorization server only, to its
+//! clients. Credentials of the browser are never allowed: tokens travel in headers, so a page must have one itself.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

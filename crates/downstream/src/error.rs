@@ -185,6 +185,12 @@ impl MessageRefusal {
     }
 }
 
+/// Whether the role of the client does not allow its request.
+pub(crate) fn is_forbidden(reply: &protocol::Reply) -> bool {
+    let problem = reply.as_ref().err().and_then(ErrorObject::problem);
+    problem.is_some_and(|problem| problem.code() == ErrorCode::Forbidden)
+}
+
 /// The HTTP status of a modern response: some errors require a certain one. HTTP clients and proxies know what 429 means.
 pub(crate) fn status_of(reply: &protocol::Reply) -> StatusCode {
     match reply {

@@ -18,7 +18,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use super::bodies::{SegmentedBody, StreamingBody, enveloped};
-use super::error::{MessageRefusal, status_of};
+use super::error::{MessageRefusal, is_forbidden, status_of};
 use super::exchange::{Exchange, Step};
 use super::headers::{EVENTS_NEEDED, ResponseFormat};
 use super::message_encoder::{MessageEncoder, retry};
@@ -120,9 +120,16 @@ pub(super) async fn answer(mut exchange: Exchange, format: ResponseFormat, tasks
     }
 }
 
-/// The HTTP status of the response to the client of `exchange`.
+/// The HTTP status of the response to the client of `exchange`. A client whose token has a weaker scope than the request needs
+/// reads it from the status (MCP 2026-07-28 `basic/authorization`, insufficient scope), in both eras.
 fn status(exchange: &Exchange, response: &protocol::Response) -> StatusCode {
-    if exchange.is_modern() { status_of(&response.reply) } else { StatusCode::OK }
+    if exchange.lacks_scope() && is_forbidden(&response.reply) {
+        StatusCode::FORBIDDEN
+    } else if exchange.is_modern() {
+        status_of(&response.reply)
+    } else {
+        StatusCode::OK
+    }
 }
 
 /// The answer to a client that accepts JSON alone, however long it takes. Notifications are left out, because the
@@ -161,10 +168,10 @@ pub(super) async fn recorded(
 ) -> Response {
     let first = match format {
         ResponseFormat::OnlyJson => return Box::pin(as_json(exchange, || cancel.cancel())).await,
-        ResponseFormat::Stream | ResponseFormat::OnlyStream => None,
-        ResponseFormat::Json => match within(STREAM_AFTER, exchange.step()).await {
+        ResponseFormat::Stream | ResponseFormat::OnlyStream if !exchange.lacks_scope() => None,
+        _ => match within(STREAM_AFTER, exchange.step()).await {
             Some(Some(Step::Message(Message::Response(response)))) => {
-                return whole(&response, StatusCode::OK);
+                return whole(&response, status(&exchange, &response));
             }
             Some(Some(Step::Stream(stream))) => return passed(&exchange, stream),
             Some(None) => return event_stream(Body::empty()),

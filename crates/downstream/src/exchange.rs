@@ -26,6 +26,7 @@ use super::message_encoder::MessageEncoder;
 use super::questions::{End, OpenQuestion, Questions};
 use super::sessions::SessionRequest;
 use crate::admission::Slot;
+use auth::Action;
 use gateway::error::{audit_full, internal, memory_exhausted, revoked};
 use gateway::{Caller, Gateway, era};
 use json::Raw;
@@ -199,6 +200,12 @@ impl Exchange {
             // The client may be gone; the call was completed all the same.
             let _ = sender.send(reply);
         });
+    }
+
+    /// Whether a client with a token of this gateway sent the request, and its scopes allow no calls.
+    pub(super) fn lacks_scope(&self) -> bool {
+        let principal = &self.caller.principal;
+        principal.is_of_grant() && !principal.may(Action::Call)
     }
 
     /// Whether its client speaks the modern era.

@@ -24,9 +24,10 @@ use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::Metadata;
 use super::refusal::Refusal;
+pub(crate) use super::request_class::MAX_FORM;
 use super::request_class::{
-    is_for_people, is_health, is_of_oauth, is_of_oauth_client, is_of_operator, is_probe, is_public,
-    is_rest_read,
+    is_for_people, is_health, is_of_authorization_server, is_of_oauth, is_of_oauth_client, is_of_operator,
+    is_probe, is_public, is_rest_read, limit_of_client,
 };
 use super::tls_handshake::Certified;
 use crate::bodies::FromClient;
@@ -34,14 +35,12 @@ use crate::body_budget::{self, Growth, Incoming};
 use crate::browser::access::BrowserAccess;
 use crate::browser::form;
 use crate::browser::sessions::{BrowserSessions, Visitors};
-use auth::{Authenticator, Denied, Principal, Reason};
+use auth::{Authenticator, Denied, Principal, Reason, Role};
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::limit::Limit;
 use runtime::worker::{WorkBudget, bulk};
 
-/// Limit of the form of a page for people, in bytes. It is read before anybody is authenticated.
-pub(crate) const MAX_FORM: usize = 16 * 1024;
 /// How long the rest of a refused body is read and dropped. A client that is still sending then sees the answer instead
 /// of a reset connection.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
@@ -79,6 +78,8 @@ pub struct Guard {
     /// The principal of requests that read the REST API without a credential, if the file allows them.
     anonymous: Option<Principal>,
     max_body_bytes: usize,
+    /// Whether the gateway has an authorization server, whose clients come without a credential and from any origin.
+    has_authorization_server: bool,
     /// The first `Host` that was allowed. Most clients send this one, so it is compared before anything is parsed.
     usual_host: OnceLock<HeaderValue>,
 }
@@ -113,6 +114,7 @@ impl Guard {
             authenticator,
             anonymous: has_anonymous.then(Principal::anonymous_reader),
             max_body_bytes: config.max_body_bytes,
+            has_authorization_server: false,
             usual_host: OnceLock::new(),
         })
     }
@@ -120,6 +122,39 @@ impl Guard {
     /// Returns the authenticator that checks credentials.
     pub fn authenticator(&self) -> Arc<Authenticator> {
         Arc::clone(&self.authenticator)
+    }
+
+    /// Lets in clients of the authorization server.
+    pub(crate) const fn serve_authorization(&mut self) {
+        self.has_authorization_server = true;
+    }
+
+    /// Whether a client of the authorization server sent the request.
+    pub(super) fn is_for_authorization(&self, parts: &request::Parts) -> bool {
+        self.has_authorization_server && is_of_authorization_server(parts.uri.path())
+    }
+
+    /// Whether a limit of each address applies to the request.
+    pub(super) fn needs_address(&self, parts: &request::Parts) -> bool {
+        self.has_authorization_server && (is_for_people(parts) || self.is_for_authorization(parts))
+    }
+
+    /// Returns the limit of the body, if it is read before anybody is authenticated.
+    fn limit_of_form(&self, parts: &request::Parts) -> Option<usize> {
+        if self.is_for_authorization(parts) {
+            return Some(limit_of_client(parts.uri.path()));
+        }
+        is_for_people(parts).then_some(MAX_FORM)
+    }
+
+    /// Whether the request needs no credential.
+    fn is_public(&self, parts: &request::Parts) -> bool {
+        self.is_for_authorization(parts) || is_public(parts)
+    }
+
+    /// Whether a client that acts for `principal` gets a token with `role` if the person agrees.
+    pub(super) fn may_grant(&self, principal: &Principal, role: Role) -> bool {
+        principal.is_of_grant() && self.authenticator.may_grant(principal.id(), role)
     }
 
     /// Returns the part that knows the sessions of browsers.
@@ -133,7 +168,7 @@ impl Guard {
     }
 
     /// Checks `Host` and `Origin`: the host must be one of Switchyard's, and the origin, if any, must be allowed.
-    /// Returns the allowed origin as the client wrote it.
+    /// Returns the allowed origin as the client wrote it, or `*` if every origin is allowed.
     pub(super) fn check_source(&self, parts: &request::Parts) -> Result<Option<HeaderValue>, Refusal> {
         if self.is_usual(parts) {
             return Ok(None);
@@ -152,6 +187,9 @@ impl Guard {
         if let Some(header) = parts.headers.get(HOST) {
             // Only the first allowed host is stored; other hosts are parsed for each request.
             let _ = self.usual_host.get_or_init(|| header.clone());
+        }
+        if self.is_for_authorization(parts) {
+            return Ok(parts.headers.contains_key(ORIGIN).then(|| HeaderValue::from_static("*")));
         }
         if is_for_people(parts) {
             return Ok(None);
@@ -180,14 +218,15 @@ impl Guard {
     /// Authenticates the head. For a public path `None` is a valid result; a valid credential is still returned there,
     /// because it may show more.
     fn check_head(&self, parts: &request::Parts) -> Result<Checked, Refusal> {
-        if is_of_oauth_client(parts) {
+        if is_of_oauth_client(parts) && !self.is_for_authorization(parts) {
             return Err(Refusal::Loop);
         }
-        let limit = if is_for_people(parts) { MAX_FORM } else { self.max_body_bytes };
+        let limit_of_form = self.limit_of_form(parts);
+        let limit = limit_of_form.unwrap_or(self.max_body_bytes);
         if declared_length(&parts.headers).is_some_and(|length| length > limit as u64) {
             return Err(Refusal::TooLarge { limit });
         }
-        if is_for_people(parts) && self.identity == Identity::Credential {
+        if limit_of_form.is_some() && self.identity == Identity::Credential {
             return Ok(Checked::Done(None));
         }
         let judged = match self.identity {
@@ -219,7 +258,7 @@ impl Guard {
         {
             return Ok(Some(reader.clone()));
         }
-        if is_public(parts) {
+        if self.is_public(parts) {
             return Ok(None);
         }
         if denied == Denied::Missing && is_of_oauth(parts.uri.path()) {
@@ -251,7 +290,7 @@ impl Guard {
     async fn check_key(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
         let judged = self.authenticator.check(&parts.headers).await;
         match judged.and_then(|principal| at_its_endpoint(parts, principal)) {
-            Err(_) if is_public(parts) => Ok(None),
+            Err(_) if self.is_public(parts) => Ok(None),
             judged => judged.map(Some).map_err(Refusal::Denied),
         }
     }
@@ -275,7 +314,7 @@ impl Guard {
         let Some(principal) = identified else { return Ok(None) };
         match body.identified(&principal) {
             Ok(()) => Ok(Some(principal)),
-            Err(_) if is_public(head) => Ok(None),
+            Err(_) if self.is_public(head) => Ok(None),
             Err(refusal) => Err(Limit::SocketShare.met(refusal)),
         }
     }
@@ -293,9 +332,12 @@ impl Guard {
         let Some(principal) = self.sender(head, body).await? else {
             // A request without a credential needs a body only if it is a form. A body that is not read
             // costs nothing: its connection ends after the answer.
-            let is_form = is_for_people(head) && head.method == Method::POST;
+            let limit = self.limit_of_form(head).filter(|_| head.method == Method::POST);
             let nobody = || Charge::open(Account::Nobody, ChargeKind::Request);
-            let form = if is_form { body_budget::read(body, MAX_FORM, nobody).await? } else { Bytes::new() };
+            let form = match limit {
+                Some(limit) => body_budget::read(body, limit, nobody).await?,
+                None => Bytes::new(),
+            };
             return Ok((None, form));
         };
         let mut waited = false;

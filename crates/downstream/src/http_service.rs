@@ -39,7 +39,8 @@ use super::guard::Guard;
 use super::listener::Site;
 use super::refusal::{AnswerFormat, Refusal, add_to_challenge};
 use super::streamable_http::{MessageContext, StreamableHttpEndpoint};
-use auth::{Denied, Principal, Reason};
+use auth::{Action, Denied, Principal, Reason, Role};
+use authorization::Access;
 use gateway::manager::Scope;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, pace, panics, untrusted};
@@ -50,6 +51,9 @@ use runtime::worker::{now, until};
 const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// Path of the MCP endpoint. A slash and the name of one server may follow it.
 const MCP: &str = "/mcp";
+
+/// The challenge for a token whose scopes do not allow the request (RFC 6750, section 3.1).
+const INSUFFICIENT_SCOPE: HeaderValue = HeaderValue::from_static("Bearer error=\"insufficient_scope\"");
 
 /// A request that passed the checks of `guard`.
 #[derive(Debug)]
@@ -123,7 +127,12 @@ impl HttpService {
 
     async fn serve<B: Incoming + FromClient>(self, request: http::Request<B>) -> Response {
         let id = RequestId::new();
-        let (head, mut body) = request.into_parts();
+        let (mut head, mut body) = request.into_parts();
+        if self.0.guard.needs_address(&head)
+            && let Some(address) = body.address()
+        {
+            head.extensions.insert(address);
+        }
         let (answer, origin) = match self.0.guard.check_source(&head) {
             Ok(origin) if cors::is_preflight(&head.method, &head.headers) => {
                 (cors::preflight(&head.headers), origin)
@@ -155,8 +164,25 @@ impl ServiceParts {
             let answer = pin!(mcp.answer(context, &head.method, body));
             until_revoked(Some(&principal), answer).await
         };
-        let answer = answer.unwrap_or_else(|refusal| self.refused(refusal, &Line::of(&head), id));
+        let mut answer = answer.unwrap_or_else(|refusal| self.refused(refusal, &Line::of(&head), id));
+        if answer.status() == StatusCode::FORBIDDEN {
+            self.ask_for_scope(&principal, &Line::of(&head), &mut answer);
+        }
         reuse_header_map(answer, head.headers)
+    }
+
+    /// Names the scopes that a client needs for calls, if its token does not have them and the person may grant them.
+    fn ask_for_scope(&self, principal: &Principal, line: &Line, answer: &mut Response) {
+        let needed =
+            Access { role: Role::needed_for(Action::Call), view: principal.view().map(ToString::to_string) };
+        if principal.may(Action::Call) || !self.guard.may_grant(principal, needed.role) {
+            return;
+        }
+        answer.headers_mut().insert(WWW_AUTHENTICATE, INSUFFICIENT_SCOPE);
+        add_to_challenge(("scope", &needed.scope()), answer);
+        if let Some(url) = self.guard.metadata().url(line.uri.path(), line.host().as_ref()) {
+            add_to_challenge(("resource_metadata", &url), answer);
+        }
     }
 
     /// Answers a request whose path is not that of the MCP endpoint.
@@ -211,7 +237,10 @@ impl ServiceParts {
         let path = line.uri.path();
         log_refused(&refusal, line, id);
         let mut answer = refusal.response(AnswerFormat::of(path), id);
-        if refusal == Refusal::Denied(Denied::NoRole)
+        let names_scope =
+            matches!(refusal, Refusal::Denied(Denied::NoRole)) || self.guard.metadata().has_own_issuer();
+        if answer.headers().contains_key(WWW_AUTHENTICATE)
+            && names_scope
             && let Some(scope) = self.guard.metadata().scope_for_calls()
         {
             add_to_challenge(("scope", &scope), &mut answer);

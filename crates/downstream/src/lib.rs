@@ -1,9 +1,12 @@
 //! Towards MCP clients: listeners and their admission control, transports, sessions.
 
 mod activity;
+mod address_rate;
 pub mod admission;
 mod audited;
 pub mod authority;
+pub mod authorization;
+pub mod authorization_settings;
 mod bodies;
 mod body_budget;
 pub mod browser;

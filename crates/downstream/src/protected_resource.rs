@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! 401, WWW-Authenticate: Bearer resource_metadata="…/.well-known/oauth-protected-resource/mcp"
-//!   ──▶ GET it, without a credential ──▶ {"resource": …, "authorization_servers": [the issuer, or configured ones], …}
+//!   ──▶ GET it, without a credential ──▶ {"resource": …, "authorization_servers": [ourselves, other issuers], …}
 //! ```
 //!
 //! Invariants: the document exists only while tokens are accepted whose login services are URLs; otherwise there is none
-//! to name. It contains only configured values, the requested path if it is a known one, and an allowed
+//! to name. The authorization server of this gateway is named before others, and gives tokens for each endpoint. It contains only configured values, the requested path if it is a known one, and an allowed
 //! `Host`. Headers that a proxy or client may have added (`X-Forwarded-…`) are not used.
 //!
 //! Not here: which tokens are accepted ([`auth`]), access (`guard`), which treats it as public like `/health`.
@@ -20,7 +20,8 @@ use http::{HeaderValue, Method, request};
 use serde::Serialize;
 
 use super::authority::Authority;
-use auth::{Authenticator, TokenSource};
+use auth::{Authenticator, Role, TokenSource};
+use authorization::role_scopes;
 use json::Raw;
 
 /// Path of the metadata; the path of the described endpoint follows it (RFC 9728, section 3.1).
@@ -53,10 +54,10 @@ pub(super) enum OwnUrl {
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     resource: &'a str,
-    authorization_servers: &'a [String],
+    authorization_servers: Vec<&'a str>,
     bearer_methods_supported: [&'static str; 1],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    scopes_supported: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scopes_supported: Vec<&'a str>,
     resource_name: &'static str,
 }
 
@@ -93,56 +94,80 @@ impl Metadata {
     }
 
     fn document(&self, path: &str, host: Option<&Authority>) -> Option<Raw> {
-        let source = self.source()?;
-        // Tokens for another resource would be refused, so the configured audience is named under every host (RFC
-        // 8707).
-        let audience = source.audience.as_ref().filter(|audience| WebUrl::parse(audience).is_some());
-        let resource = match audience {
+        let Issuers { own, others } = self.issuers()?;
+        // Tokens of another issuer for another resource would be refused, so the configured audience is named under every
+        // host (RFC 8707). The own authorization server knows each endpoint.
+        let audience = others.as_ref().filter(|_| own.is_none()).and_then(|source| source.audience.as_ref());
+        let resource = match audience.filter(|audience| WebUrl::parse(audience).is_some()) {
             Some(audience) => audience.clone(),
-            None => format!("{}{path}", self.base(&source, host)?),
+            None => format!("{}{path}", self.base(others.as_deref(), host)?),
         };
+        let servers = others.iter().flat_map(|source| &source.authorization_servers).map(String::as_str);
+        // What the endpoints need. Operators request more by themselves.
+        let mut scopes: Vec<&str> = role_scopes(Role::Caller).filter(|_| own.is_some()).collect();
+        scopes.extend(others.iter().flat_map(|source| &source.scopes).map(String::as_str));
         Some(Raw::of(&Document {
             resource: &resource,
-            authorization_servers: &source.authorization_servers,
+            authorization_servers: own.as_deref().into_iter().chain(servers).collect(),
             bearer_methods_supported: ["header"],
-            scopes_supported: &source.scopes,
+            scopes_supported: scopes,
             resource_name: "Switchyard",
         }))
     }
 
     /// Returns the URL of the document about the endpoint of `path`, if there is one.
     pub(super) fn url(&self, path: &str, host: Option<&Authority>) -> Option<String> {
-        let base = self.base(&*self.source()?, host)?;
+        let base = self.base(self.issuers()?.others.as_deref(), host)?;
         Some(format!("{base}{WELL_KNOWN}{}", endpoint_of(path)))
     }
 
     /// Returns the scope that a client has to request for calls, if it is known and a header can have it.
     pub(super) fn scope_for_calls(&self) -> Option<String> {
+        let Issuers { own, others } = self.issuers()?;
+        if own.is_some() {
+            return role_scopes(Role::Caller).last().map(str::to_owned);
+        }
         let is_scope_byte = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'); // RFC 6749, section 3.3
-        self.source()?.caller_scope.clone().filter(|scope| scope.bytes().all(is_scope_byte))
+        others?.caller_scope.clone().filter(|scope| scope.bytes().all(is_scope_byte))
     }
 
-    /// Returns the source of accepted tokens, if its login services are URLs that clients can open.
-    fn source(&self) -> Option<Arc<TokenSource>> {
+    /// Whether the gateway has an authorization server of its own.
+    pub(super) fn has_own_issuer(&self) -> bool {
+        self.authenticator.own_issuer().is_some()
+    }
+
+    /// Returns the sources of accepted tokens whose login services are URLs that clients can open, if there are any.
+    fn issuers(&self) -> Option<Issuers> {
         let is_web = |issuer: &String| WebUrl::parse(issuer).is_some();
-        let source = self.authenticator.token_source()?;
-        let has_servers = !source.authorization_servers.is_empty();
-        (has_servers && source.authorization_servers.iter().all(is_web)).then_some(source)
+        let is_open = |source: &Arc<TokenSource>| {
+            let servers = &source.authorization_servers;
+            !servers.is_empty() && servers.iter().all(is_web)
+        };
+        let own = self.authenticator.own_issuer();
+        let others = self.authenticator.token_source().filter(is_open);
+        (own.is_some() || others.is_some()).then_some(Issuers { own, others })
     }
 
     /// Returns the base URL of Switchyard. Without a configured `public_url` it has the requested host, and the
-    /// scheme that the listener speaks. If that is plain HTTP and the audience has that host, its scheme is used: a proxy
-    /// may speak TLS.
-    fn base(&self, source: &TokenSource, host: Option<&Authority>) -> Option<String> {
+    /// scheme that the listener speaks. If that is plain HTTP and the audience of `source` has that host, its scheme is used:
+    /// a proxy may speak TLS.
+    fn base(&self, source: Option<&TokenSource>, host: Option<&Authority>) -> Option<String> {
         let host = match &self.url {
             OwnUrl::Public(url) => return Some(url.clone()),
             OwnUrl::Https => return Some(format!("https://{}", host?)),
             OwnUrl::Http => host?,
         };
-        let audience = source.audience.as_deref().and_then(WebUrl::parse);
+        let audience = source.and_then(|source| source.audience.as_deref()).and_then(WebUrl::parse);
         let audience = audience.filter(|audience| audience.authority == *host);
         Some(format!("{}://{host}", audience.map_or("http", |audience| audience.scheme)))
     }
+}
+
+/// The issuers of accepted tokens.
+struct Issuers {
+    /// This gateway.
+    own: Option<Arc<str>>,
+    others: Option<Arc<TokenSource>>,
 }
 
 /// Whether `path` is a path of such a document, which is public.
@@ -152,7 +177,7 @@ pub(super) fn is_below(path: &str) -> bool {
 
 /// Returns the endpoint that `path` belongs to; empty for Switchyard as a whole. A server name is repeated only if
 /// it is harmless in a header.
-fn endpoint_of(path: &str) -> &str {
+pub(super) fn endpoint_of(path: &str) -> &str {
     let path = path.strip_suffix('/').unwrap_or(path);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~%".contains(&b);
     let is_name = |name: &str| (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain);

@@ -25,10 +25,16 @@ fn door(settings: &Value, jwt: Option<Value>) -> Router {
         jwt.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         (settings["auth_mode"], settings["jwt"]) = ("jwt".into(), jwt);
     }
-    let (node, problems) = (Node::from(settings), Problems::default());
+    door_of(&settings, |_| {})
+}
+
+/// Creates a gateway with these settings, whose guard is changed by `with`.
+fn door_of(settings: &Value, with: impl FnOnce(&Guard)) -> Router {
+    let (node, problems) = (Node::from(settings.clone()), Problems::default());
     let config = Config::from_setting(&Setting::root(&node, &problems)).expect("a mapping");
     assert!(problems.is_empty(), "{:?}", problems.sorted());
     let guard = Guard::new(&config).expect("no key files");
+    with(&guard);
     HttpService::new(guard, Router::new().route("/mcp", get(|| async {}))).into_router()
 }
 
@@ -198,6 +204,65 @@ async fn there_is_none_where_nobody_could_be_named() {
         }
         let plain = (!is_open).then_some("Bearer");
         assert_eq!(challenge(&door, "/mcp", &[LOCAL]).await.as_deref(), plain, "{settings}");
+    }
+}
+
+/// The authorization server of the gateway, without any key.
+struct OwnIssuer;
+
+impl auth::TokenIssuer for OwnIssuer {
+    fn issuer(&self) -> &'static str {
+        "https://gw.example/tools"
+    }
+
+    fn key(&self, _: &str) -> Option<jsonwebtoken::DecodingKey> {
+        None
+    }
+
+    fn may_grant(&self, _: &str, _: auth::Role) -> bool {
+        false
+    }
+
+    fn has_grant<'a>(&'a self, _: &'a str) -> futures_util::future::BoxFuture<'a, Option<bool>> {
+        Box::pin(async { Some(false) })
+    }
+}
+
+#[tokio::test]
+async fn own_authorization_server_is_named_first_and_gives_tokens_for_each_endpoint() {
+    let keys = json!([{"id": "ci", "hash": format!("sha256:{}", "0".repeat(64)), "role": "reader"}]);
+    let jwt = json!({"issuer": "https://login.example/", "audience": "https://gw.example/other", "algorithm": "HS256",
+        "secret": "a secret that is used by this test and by nobody else", "roles_claim": "scope"});
+    let public =
+        json!({"public_url": "https://gw.example/tools/", "allowed_hosts": ["localhost"], "api_keys": keys});
+    for (mode, servers, scopes) in [
+        ("api_key", json!(["https://gw.example/tools"]), json!(["mcp:read", "mcp:call"])),
+        (
+            "any",
+            json!(["https://gw.example/tools", "https://login.example/"]),
+            json!(["mcp:read", "mcp:call", "reader", "caller", "superuser"]),
+        ),
+    ] {
+        let mut settings = public.clone();
+        settings["auth_mode"] = mode.into();
+        if mode == "any" {
+            settings["jwt"] = jwt.clone();
+        }
+        let door = door_of(&settings, |guard| guard.authenticator().accept_tokens_of(Arc::new(OwnIssuer)));
+        for path in ["", "/mcp", "/mcp/files", "/sse", "/sse/two%20words"] {
+            let document = document(&door, path, "localhost:8080").await;
+            assert_eq!(document["resource"], format!("https://gw.example/tools{path}"));
+            assert_eq!(
+                (&document["authorization_servers"], &document["scopes_supported"]),
+                (&servers, &scopes)
+            );
+        }
+        let place =
+            format!("scope=\"mcp:call\", resource_metadata=\"https://gw.example/tools{PRM}/mcp/files\"");
+        let plain = challenge(&door, "/mcp/files", &[LOCAL]).await;
+        assert_eq!(plain, Some(format!("Bearer {place}")));
+        let bad = challenge(&door, "/mcp/files", &[LOCAL, ("authorization", "Bearer swy_ci_0")]).await;
+        assert_eq!(bad, Some(format!("Bearer error=\"invalid_token\", {place}")));
     }
 }
 

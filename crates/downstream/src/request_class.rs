@@ -1,4 +1,5 @@
-//! Classes of requests to which other checks apply: public paths, health checks, logins and pages for people.
+//! Classes of requests to which other checks apply: public paths, health checks, logins, pages for people, and clients
+//! of the authorization server.
 //!
 //! Invariant: each class is decided by the head alone, before anybody is authenticated.
 //!
@@ -9,6 +10,7 @@ use http::{Method, request};
 
 use super::protected_resource;
 use super::refusal::AnswerFormat;
+use authorization::{KEY_SET, REGISTER, REVOKE, TOKEN};
 use net::http::is_own_loop;
 
 /// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
@@ -22,8 +24,13 @@ const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
 /// 401 for a rejected login and do not tell their users that a key is missing.
 const OAUTH: [&str; 5] = ["/register", "/authorize", "/token", "/revoke", "/introspect"];
 /// The metadata of such a login (RFC 8414, `OpenID` Connect Discovery), anywhere in a path.
-const OAUTH_METADATA: [&str; 2] =
+pub(super) const OAUTH_METADATA: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
+/// Limit of the form of a page for people, and of a request for tokens, in bytes. It is read before anybody is
+/// authenticated.
+pub(crate) const MAX_FORM: usize = 16 * 1024;
+/// Limit of the registration of a client, in bytes, which is read in the same way.
+pub(super) const MAX_REGISTRATION: usize = 64 * 1024;
 /// Path prefixes of the scripts and styles of the page at `/docs`, and of the dashboard. The files are equal in all
 /// installations; what the dashboard shows comes from the REST API.
 const PAGES: [&str; 2] = ["/docs/", "/ui/"];
@@ -37,6 +44,22 @@ const FOR_PEOPLE: &str = "/oauth/";
 /// Whether the request is for a page for people.
 pub(super) fn is_for_people(parts: &request::Parts) -> bool {
     parts.uri.path().starts_with(FOR_PEOPLE)
+}
+
+/// Whether clients of the authorization server use `path`: they get tokens, register, or read its documents there. Web pages of
+/// any origin may be such clients, as nothing here depends on cookies.
+pub(super) fn is_of_authorization_server(path: &str) -> bool {
+    let is_of = |at: &str| path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    [TOKEN, REVOKE, KEY_SET].contains(&path)
+        || is_of(REGISTER)
+        || OAUTH_METADATA.iter().any(|metadata| {
+            is_of(metadata) || path.strip_suffix(metadata).is_some_and(|at| ["/mcp", "/sse"].contains(&at))
+        })
+}
+
+/// Returns the limit of a body of a client of the authorization server, which is at `path`.
+pub(super) fn limit_of_client(path: &str) -> usize {
+    if path == REGISTER { MAX_REGISTRATION } else { MAX_FORM }
 }
 
 /// Whether the request needs no credential.

@@ -23,14 +23,17 @@ pub(super) enum Owner {
     /// The principal with this id.
     Principal(Arc<str>),
     /// Clients without a credential that have one address.
-    Address(IpAddr),
+    Address(ClientAddress),
 }
 
-impl Owner {
-    /// The clients without a credential at `address`. Addresses of IPv6 with the same first 64 bits are one, because a
-    /// single client has all of them.
-    pub(super) fn at(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
+/// The address of clients. Addresses of IPv6 with the same first 64 bits are one, because a single client has all of
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClientAddress(IpAddr);
+
+impl From<IpAddr> for ClientAddress {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => std::net::Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         })
@@ -132,7 +135,8 @@ mod tests {
             let held: Vec<_> = (0..16).flat_map(|at| fill(&shares, &at.to_string())).collect();
             assert!(held.len() < most, "{}", held.len());
             let (old, new) = ("127.0.0.1", "127.0.0.2");
-            let [old, new] = [old, new].map(|address| Owner::at(address.parse().expect("an address")));
+            let [old, new] = [old, new]
+                .map(|address| Owner::Address(address.parse::<IpAddr>().expect("an address").into()));
             let (first, second) = (shares.keep(&old), shares.keep(&new));
             assert!(first.is_ok() && second.is_ok(), "{most}");
         }
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn one_network_of_ipv6_is_one_client() {
-        let at = |address: &str| Owner::at(address.parse().expect("an address"));
+        let at = |address: &str| Owner::Address(address.parse::<IpAddr>().expect("an address").into());
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
         assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));

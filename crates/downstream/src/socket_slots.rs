@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::activity::Activity;
 use super::head_budget::HeadBudget;
 use super::socket_counts::SocketCounts;
-use super::socket_shares::{HeldSlot, Owner, SocketShares};
+use super::socket_shares::{ClientAddress, HeldSlot, Owner, SocketShares};
 use auth::Principal;
 
 /// How many connections are looked at to find one that waits, chosen at random where there are more. If one of a
@@ -61,7 +61,7 @@ struct Connected {
     activity: Activity,
     slots: SocketSlots,
     /// The address of the client.
-    address: IpAddr,
+    address: ClientAddress,
 }
 
 /// The client of a request keeps as many slots as it may, and runs something in all of them that were looked at.
@@ -99,7 +99,8 @@ impl SocketSlots {
         });
         open.all[index] = Some(activity.clone());
         drop(open);
-        let client = ClientSlot(Arc::new(Connected { activity, slots: self.clone(), address }));
+        let client =
+            ClientSlot(Arc::new(Connected { activity, slots: self.clone(), address: address.into() }));
         SocketSlot { client, index, permit: Some(permit) }
     }
 
@@ -142,6 +143,11 @@ impl Open {
 }
 
 impl ClientSlot {
+    /// The address of the client.
+    pub(super) fn address(&self) -> ClientAddress {
+        self.0.address
+    }
+
     /// The state of the connection.
     pub(super) fn activity(&self) -> &Activity {
         &self.0.activity
@@ -156,7 +162,7 @@ impl ClientSlot {
                 return Ok(());
             }
             // Without a credential, one client cannot be distinguished from another one of its address.
-            Owner::at(*address)
+            Owner::Address(*address)
         } else {
             if activity.is_kept_for(principal.id()) {
                 return Ok(());

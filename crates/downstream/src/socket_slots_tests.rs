@@ -151,7 +151,7 @@ fn clients_without_a_credential_have_one_share_for_each_address_and_keep_nothing
     assert!(served.iter().all(|slot| slot.client.identified(&stranger).is_ok()), "it is counted once");
     assert!(open.iter().all(|slot| !slot.client.activity().is_kept()));
     refused[0].client.identified(&principal("one")).expect("a credential has a share of its own");
-    let other = Owner::at("192.0.2.1".parse().expect("an address"));
+    let other = Owner::Address(std::net::IpAddr::from([192, 0, 2, 1]).into());
     assert!(slots.shares.keep(&other).is_ok(), "so has another address");
     drop(running);
 }

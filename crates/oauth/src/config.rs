@@ -209,7 +209,7 @@ impl Settings {
     }
 }
 
-fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
+pub(crate) fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
     if setting.is_literal() {
         let hint = "set a variable of the environment to it, and write `${NAME}`".to_owned();
         setting.hidden_problem("a secret stands in the file itself", Some(hint));
@@ -219,7 +219,7 @@ fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
 }
 
 /// Reads a list of scopes. The word [`SERVER_SCOPES`] stands for those that the server names.
-fn read_scopes(setting: &Setting<'_>) -> Option<Vec<String>> {
+pub(crate) fn read_scopes(setting: &Setting<'_>) -> Option<Vec<String>> {
     if setting.is_word(SERVER_SCOPES) {
         return Some(Vec::new());
     }
@@ -252,7 +252,7 @@ fn read_resource(setting: &Setting<'_>) -> Option<ResourceParameter> {
     })
 }
 
-fn read_issuer(setting: &Setting<'_>) -> Option<String> {
+pub(crate) fn read_issuer(setting: &Setting<'_>) -> Option<String> {
     setting.parsed("the URL of an issuer, such as https://login.example.org", |text| {
         let url = Url::parse(text).ok()?;
         let is_issuer = matches!(url.scheme(), "http" | "https")
@@ -268,7 +268,7 @@ fn read_authentication(setting: &Setting<'_>) -> Option<ClientAuthentication> {
     setting.choice(&AUTHENTICATIONS)
 }
 
-fn read_id(setting: &Setting<'_>) -> Option<String> {
+pub(crate) fn read_id(setting: &Setting<'_>) -> Option<String> {
     setting.parsed("an id, which has at least one character", filled)
 }
 

@@ -100,16 +100,16 @@ impl AuthorizationServer {
 }
 
 /// A URL that may be absent. A text that is no URL counts as absent.
-mod optional_url {
+pub(crate) mod optional_url {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use url::Url;
 
     #[allow(clippy::ref_option)] // serde calls it with a reference to the field
-    pub(super) fn serialize<S: Serializer>(url: &Option<Url>, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(url: &Option<Url>, to: S) -> Result<S::Ok, S::Error> {
         url.as_ref().map(Url::as_str).serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
         Ok(text.and_then(|text| Url::parse(&text).ok()).filter(Url::has_host))
     }

@@ -24,7 +24,7 @@ use crate::dial::Services;
 use crate::discovery::Discovered;
 use crate::error::Error;
 use crate::issuer_binding::IssuerBinding;
-use crate::limits::{self, MAX_ACCESS_TOKEN};
+use crate::limits::{self, MAX_ACCESS_TOKEN, MAX_ID_TOKEN};
 use crate::registration::Registration;
 use crate::token_response::{Granted, Login, Tokens, may_refuse_resource, read};
 
@@ -91,11 +91,32 @@ pub async fn exchange_code(
     verifier: &SecretString,
     scopes: &[String],
 ) -> Result<Tokens, Error> {
+    redeem(client, code, verifier).await?.into_tokens(scopes)
+}
+
+/// Exchanges the code of a person who signs in, like [`exchange_code`]. Returns the ID token too, if there is one.
+pub(crate) async fn exchange_sign_in(
+    client: &TokenClient<'_>,
+    code: &SecretString,
+    verifier: &SecretString,
+    scopes: &[String],
+) -> Result<(Tokens, Option<SecretString>), Error> {
+    let granted = redeem(client, code, verifier).await?;
+    let id_token = granted.id_token.as_deref().map(SecretString::from);
+    limits::check("an ID token", granted.id_token.as_deref().unwrap_or_default(), MAX_ID_TOKEN)?;
+    Ok((granted.into_tokens(scopes)?, id_token))
+}
+
+async fn redeem(
+    client: &TokenClient<'_>,
+    code: &SecretString,
+    verifier: &SecretString,
+) -> Result<Granted, Error> {
     let mut fields = Fields::of("authorization_code");
     fields.secret("code", code);
     fields.secret("code_verifier", verifier);
     fields.plain("redirect_uri", &client.registration.redirect_uri);
-    client.grant(fields, Login::Person).await?.into_tokens(scopes)
+    client.grant(fields, Login::Person).await
 }
 
 /// Gets the next tokens. A server that does not rotate refresh tokens sends none, and the former one stays.

@@ -51,7 +51,7 @@ pub(crate) struct Granted {
     expires_in: Option<Duration>,
     refresh_token: Option<String>,
     scopes: Option<Vec<String>>,
-    id_token: Option<String>,
+    pub(crate) id_token: Option<String>,
 }
 
 impl Granted {

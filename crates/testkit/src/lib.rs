@@ -5,6 +5,7 @@
 //! tests.
 
 pub mod certificates;
+pub mod login_service;
 pub mod r2r;
 pub mod rag;
 pub mod scripted;

@@ -18,6 +18,7 @@ mod arguments;
 mod call;
 mod content;
 mod events;
+mod grants;
 mod json_text;
 mod logs;
 mod mcp;
@@ -122,6 +123,18 @@ Examples:
   switchyard approve issues --yes
 
 Exit codes: 0 done, 1 not approved, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
+
+const GRANTS_HELP: &str = "\
+A grant is what one person allowed one client, such as claude.ai, at the authorization server of the gateway. When it ends,
+its tokens are refused, its sessions, streams and calls end, and the client has to ask the person again.
+
+Examples:
+  switchyard grants
+  switchyard grants list --of key:laptop
+  switchyard grants clients
+  switchyard grants revoke 17c592ab
+  switchyard grants revoke --of key:laptop
+  switchyard grants revoke --client https://claude.ai/oauth/client.json";
 
 /// Options of all commands for the running gateway.
 #[derive(Debug, Clone, Args)]
@@ -235,6 +248,16 @@ pub(crate) enum OperateCommand {
         #[command(flatten)]
         options: Options,
     },
+    /// List the grants of people to clients at the authorization server of the gateway, or end them.
+    #[command(args_conflicts_with_subcommands = true, after_help = GRANTS_HELP)]
+    Grants {
+        /// An action [default: list all grants].
+        #[command(subcommand)]
+        action: Option<GrantAction>,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
     /// Connect to a server again.
     Reconnect {
         /// The server.
@@ -304,10 +327,45 @@ pub(crate) enum BreakerAction {
     },
 }
 
+/// An action on grants.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum GrantAction {
+    /// List grants. Without the role superuser, these are your own.
+    List {
+        /// Which grants.
+        #[command(flatten)]
+        choice: grants::GrantChoice,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// List the clients of the authorization server: those of the file, those that registered themselves or have a grant.
+    Clients(Options),
+    /// End one grant, all grants of one person, or all grants of one client.
+    Revoke {
+        /// Which grants.
+        #[command(flatten)]
+        which: grants::Revoked,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+impl GrantAction {
+    const fn options(&self) -> &Options {
+        match self {
+            Self::Clients(options) | Self::List { options, .. } | Self::Revoke { options, .. } => options,
+        }
+    }
+}
+
 impl OperateCommand {
     const fn options(&self) -> &Options {
         match self {
+            Self::Grants { action: Some(action), .. } => action.options(),
             Self::Breakers { action: Some(BreakerAction::Reset { options, .. }), .. }
+            | Self::Grants { options, .. }
             | Self::Servers(options)
             | Self::Resources(options)
             | Self::Prompts(options)
@@ -382,6 +440,18 @@ async fn done_at(
         OperateCommand::Breakers { action: None, .. } => servers::breakers(remote, screen).await,
         OperateCommand::Breakers { action: Some(BreakerAction::Reset { name, .. }), .. } => {
             servers::reset_breaker(remote, name, screen).await
+        }
+        OperateCommand::Grants { action: None, .. } => {
+            grants::list(remote, &grants::GrantChoice::default(), screen).await
+        }
+        OperateCommand::Grants { action: Some(GrantAction::List { choice, .. }), .. } => {
+            grants::list(remote, choice, screen).await
+        }
+        OperateCommand::Grants { action: Some(GrantAction::Clients(_)), .. } => {
+            grants::clients(remote, screen).await
+        }
+        OperateCommand::Grants { action: Some(GrantAction::Revoke { which, .. }), .. } => {
+            grants::revoke(remote, which, screen).await
         }
         OperateCommand::Reconnect { name, .. } => servers::change(remote, name, "reconnect", screen).await,
         OperateCommand::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,

@@ -65,6 +65,11 @@ impl Cell {
         Self { text: visible::line(text), severity: Severity::Plain }
     }
 
+    /// A cell that one should look at.
+    pub(in crate::cli) fn warning(text: &str) -> Self {
+        Self { severity: Severity::Warning, ..Self::new(text) }
+    }
+
     /// A cell with a state, in its color.
     pub(in crate::cli) fn state(state: &str) -> Self {
         Self { severity: Severity::of_state(state), ..Self::new(state) }

@@ -57,6 +57,11 @@ impl Page {
         page.marked(text, " class=\"alert\" role=\"alert\"")
     }
 
+    /// Adds a paragraph that a person has to see.
+    pub(crate) fn warning(self, text: &str) -> Self {
+        self.marked(text, " class=\"alert\"")
+    }
+
     /// Adds a paragraph.
     pub(crate) fn text(self, text: &str) -> Self {
         self.marked(text, "")
@@ -149,6 +154,13 @@ impl HtmlForm {
             "<label for=\"{name}\">{label}</label>\n<input type=\"password\" id=\"{name}\" name=\"{name}\" \
              autocomplete=\"current-password\" required autofocus>"
         );
+        self
+    }
+
+    /// Adds a button that sends the form with `value` as the field `name`.
+    pub(crate) fn choice(mut self, name: &'static str, value: &'static str, text: &str) -> Self {
+        let text = escaped(text);
+        let _ = writeln!(self.0, "<button type=\"submit\" name=\"{name}\" value=\"{value}\">{text}</button>");
         self
     }
 

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -61,7 +61,7 @@ type Id = [u8; 32];
 #[derive(Debug)]
 struct StoredSession {
     principal: Principal,
-    /// None if the principal needed none, or the host program authenticated it.
+    /// None if the principal needed none, the host program authenticated it, or it is a person of a login service.
     credential: Option<Arc<SecretString>>,
     csrf: Arc<str>,
     started: Instant,
@@ -128,9 +128,11 @@ impl BrowserSessions {
     pub(crate) async fn find(&self, cookie: &str, from_host: Option<&Principal>) -> Option<BrowserSession> {
         let id: Id = Sha256::digest(cookie).into();
         let (session, credential) = self.used(id)?;
-        let current = match credential {
-            Some(credential) => self.checked(&credential).await,
-            None => self.without_sign_in(from_host).ok_or(Denied::Missing),
+        let current = match (credential, session.principal.person()) {
+            (Some(credential), _) => self.checked(&credential).await,
+            (None, Some(person)) if person.until > SystemTime::now() => Ok(session.principal.clone()),
+            (None, Some(_)) => Err(Denied::Credential(Reason::Expired)),
+            (None, None) => self.without_sign_in(from_host).ok_or(Denied::Missing),
         };
         let is_same = current.as_ref().is_ok_and(|current| *current == session.principal);
         if is_same && !session.principal.is_revoked() {
@@ -144,13 +146,17 @@ impl BrowserSessions {
         None
     }
 
-    /// Begins a session for the holder of `credential`.
+    /// Begins a session for the holder of `credential`. A client cannot sign in as the person that it acts for: it would agree to
+    /// more than it got.
     pub(crate) async fn sign_in(&self, credential: SecretString) -> Result<NewSession, Denied> {
         let principal = self.checked(&credential).await?;
+        if principal.is_of_grant() {
+            return Err(Denied::Credential(Reason::Audience));
+        }
         Ok(self.insert(principal, Some(Arc::new(credential))))
     }
 
-    /// Begins a session for a principal that needs no credential.
+    /// Begins a session for a principal that needs no credential, or that the login service has named.
     pub(crate) fn begin(&self, principal: Principal) -> NewSession {
         self.insert(principal, None)
     }

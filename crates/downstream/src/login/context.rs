@@ -16,6 +16,7 @@ use secrecy::ExposeSecret;
 
 use super::in_progress::InProgress;
 use super::messages;
+use super::people_login::PeopleLogin;
 use crate::Config;
 use crate::browser::access::BrowserAccess;
 pub(super) use crate::browser::access::SESSION;
@@ -24,6 +25,7 @@ use crate::browser::form::{self, Fields};
 use crate::browser::html::Page;
 use crate::browser::sessions::{BrowserSession, BrowserSessions, NewSession};
 use crate::guard::{Guard, MAX_FORM};
+use crate::socket_shares::ClientAddress;
 use auth::Principal;
 use gateway::login_links::{LoginContext, is_loopback};
 use http::HeaderValue;
@@ -31,10 +33,12 @@ use runtime::telemetry::RequestId;
 
 /// The login pages. They share the sessions of browsers with other pages.
 pub struct Pages {
-    pub(super) sessions: Arc<BrowserSessions>,
+    pub(crate) sessions: Arc<BrowserSessions>,
     pub(super) browser: Arc<BrowserAccess>,
-    pub(super) logins: LoginContext,
-    pub(super) in_progress: InProgress,
+    pub(crate) logins: LoginContext,
+    pub(crate) in_progress: InProgress,
+    /// The login service behind the authorization server.
+    pub(super) people: Option<PeopleLogin>,
     /// Whether the listener accepts connections of this machine only.
     is_local: bool,
 }
@@ -48,8 +52,20 @@ impl Pages {
             browser,
             logins,
             in_progress: InProgress::default(),
+            people: None,
             is_local: config.listen.ip().is_loopback(),
         }
+    }
+
+    /// Lets people sign in at `provider`. `takes_keys` says whether a key is enough for the authorization request of a client.
+    pub fn with_provider(mut self, provider: Arc<oauth::Provider>, takes_keys: bool) -> Self {
+        self.people = Some(PeopleLogin::new(provider, takes_keys));
+        self
+    }
+
+    /// Whether visitors have to sign in with a credential.
+    pub(crate) fn asks_for_credentials(&self) -> bool {
+        !self.sessions.is_of_host() && self.sessions.without_sign_in(None).is_none()
     }
 
     /// Returns the sessions of browsers, for other pages and for their sweep.
@@ -59,26 +75,36 @@ impl Pages {
 }
 
 /// One request to a login page.
-pub(super) struct Visit {
-    pub(super) headers: HeaderMap,
-    pub(super) query: Fields,
-    pub(super) form: Fields,
+pub(crate) struct Visit {
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Fields,
+    pub(crate) form: Fields,
     /// The `Host` of the request.
-    pub(super) host: Option<String>,
-    pub(super) cookies: Cookies,
-    pub(super) session: Option<BrowserSession>,
-    pub(super) from_host: Option<Principal>,
-    pub(super) id: RequestId,
+    pub(crate) host: Option<String>,
+    pub(crate) cookies: Cookies,
+    pub(crate) session: Option<BrowserSession>,
+    pub(crate) from_host: Option<Principal>,
+    /// Where the connection comes from.
+    pub(crate) address: Option<ClientAddress>,
+    pub(crate) id: RequestId,
 }
 
 impl Visit {
     /// Reads `request`, whose form must come from a page of Switchyard.
-    pub(super) async fn of(pages: &Pages, request: Request) -> Result<Self, Page> {
+    pub(crate) async fn of(pages: &Pages, request: Request) -> Result<Self, Page> {
+        let query = Fields::parse(request.uri().query().unwrap_or_default().as_bytes());
+        Self::with(pages, request, query.ok_or_else(messages::bad_fields)?).await
+    }
+
+    /// Reads `request` except its query, which the page reads itself.
+    pub(crate) async fn without_query(pages: &Pages, request: Request) -> Result<Self, Page> {
+        Self::with(pages, request, Fields::default()).await
+    }
+
+    async fn with(pages: &Pages, request: Request, query: Fields) -> Result<Self, Page> {
         let (head, body) = request.into_parts();
         let host = host_of(&head);
         let base = pages.logins.links.base(host.as_deref()).ok_or_else(messages::no_base)?;
-        let query = Fields::parse(head.uri.query().unwrap_or_default().as_bytes());
-        let query = query.ok_or_else(messages::bad_fields)?;
         let form = if head.method == Method::POST {
             if !form::is_own(&head.headers, &base) {
                 return Err(messages::foreign_form(&base));
@@ -95,12 +121,13 @@ impl Visit {
             None => None,
         };
         let id = head.extensions.get().copied().unwrap_or_else(RequestId::new);
-        Ok(Self { headers: head.headers, query, form, host, cookies, session, from_host, id })
+        let address = head.extensions.get().copied();
+        Ok(Self { headers: head.headers, query, form, host, cookies, session, from_host, address, id })
     }
 
     /// Returns the session of the visitor, and the header that sets its cookie if it is new. None if the visitor must
     /// sign in.
-    pub(super) fn session(
+    pub(crate) fn session(
         &self,
         pages: &Pages,
     ) -> Result<Option<(BrowserSession, Option<HeaderValue>)>, Page> {
@@ -120,12 +147,12 @@ impl Visit {
     }
 
     /// Returns the header that sets the cookie of `new`.
-    pub(super) fn session_cookie(&self, new: &NewSession) -> Option<HeaderValue> {
+    pub(crate) fn session_cookie(&self, new: &NewSession) -> Option<HeaderValue> {
         self.cookies.set(SESSION, new.cookie.expose_secret(), SameSite::Lax)
     }
 
     /// Returns the session whose CSRF token the form has.
-    pub(super) fn session_of_form(&self) -> Result<&BrowserSession, Page> {
+    pub(crate) fn session_of_form(&self) -> Result<&BrowserSession, Page> {
         let session = self.session.as_ref().ok_or_else(messages::session_ended)?;
         let sent = self.form.get("csrf").unwrap_or_default();
         if form::is_equal(sent, session.csrf()) { Ok(session) } else { Err(messages::bad_csrf()) }

@@ -36,12 +36,11 @@ pub(super) async fn show(State(pages): State<Arc<Pages>>, request: Request) -> R
     let session =
         if pages.browser.may_have_session(&head) { pages.browser.session(&head).await } else { None };
     let own = session.filter(|session| principal == Some(session.principal()));
-    let needs_none = pages.sessions.is_of_host() || pages.sessions.without_sign_in(None).is_some();
     let visitor = Visitor {
         principal: principal.map(|principal| Arc::clone(principal.id())),
         role: principal.map(|principal| principal.role().as_str()),
         csrf: own.map(|session| Arc::from(session.csrf())),
-        can_sign_in: !needs_none && pages.browser.base(&head).is_some(),
+        can_sign_in: pages.asks_for_credentials() && pages.browser.base(&head).is_some(),
     };
     let mut response = Json(visitor).into_response();
     for (name, value) in [(CACHE_CONTROL, "no-store"), (VARY, "cookie"), (X_CONTENT_TYPE_OPTIONS, "nosniff")]

@@ -1,6 +1,7 @@
 //! Test support: the pages behind the checks of requests, a login service in memory, and browsers.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -19,19 +20,21 @@ use super::Pages;
 use crate::Config;
 use crate::guard::Guard;
 use crate::http_service::HttpService;
+use crate::socket_shares::ClientAddress;
 use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, generate};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
     CodeResponse, Consent, ErrorResponse, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per,
     SealState,
 };
+use oauth::Provider;
 
-pub(super) const LOCAL: &str = "127.0.0.1:8080";
-pub(super) const PUBLIC: &str = "https://gw.example";
+pub(crate) const LOCAL: &str = "127.0.0.1:8080";
+pub(crate) const PUBLIC: &str = "https://gw.example";
 
 /// Logins in memory: `notes` has one for each principal, `wiki` one for all, and `odd` has hostile texts.
 #[derive(Default)]
-pub(super) struct Fake {
+pub(crate) struct Fake {
     /// The logins that began: server and principal.
     pub(super) started: Mutex<Vec<(String, String)>>,
     /// The logins that ended: server, principal and code.
@@ -128,10 +131,23 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn of(config: &Config, guard: Guard) -> Self {
+        Self::built(config, guard, |pages| pages)
+    }
+
+    /// With two keys, and with `provider` as the login service of people.
+    pub(super) fn with_provider(provider: Provider) -> (Self, [SecretString; 2]) {
+        let (keys, secrets) = two_keys();
+        let config = Config { auth: auth::Config::ApiKey(keys.into()), ..Config::default() };
+        let guard = Guard::new(&config).expect("no files");
+        let site = Self::built(&config, guard, |pages| pages.with_provider(Arc::new(provider), true));
+        (site, secrets)
+    }
+
+    fn built(config: &Config, guard: Guard, change: impl FnOnce(Pages) -> Pages) -> Self {
         let service = Arc::new(Fake::default());
         let links = Arc::new(LoginLinks::new(Arc::new(Sealer::random()), config.public_url.clone()));
         let logins = LoginContext { service: Arc::clone(&service) as Arc<dyn LoginService>, links };
-        let pages = Arc::new(Pages::new(&guard, config, logins));
+        let pages = Arc::new(change(Pages::new(&guard, config, logins)));
         let authenticator = guard.authenticator();
         let router = HttpService::new(guard, Arc::clone(&pages).router()).into_router();
         Self { router, pages, service, authenticator }
@@ -175,7 +191,7 @@ impl Site {
 }
 
 /// Keys of the callers `alice` and `mallory`.
-pub(super) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
+pub(crate) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
     let made = ["alice", "mallory"].map(|id| (id, generate(id)));
     let entry = |id: &str, hash| ApiKey {
         id: id.into(),
@@ -188,18 +204,20 @@ pub(super) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
     (vec![entry(alice, first_hash), entry(mallory, second_hash)], [first, second])
 }
 
-pub(super) fn alice() -> Principal {
+pub(crate) fn alice() -> Principal {
     Principal::new("key:alice", Role::Caller)
 }
 
 /// A browser: keeps cookies, and says where a form comes from.
-pub(super) struct Browser {
+pub(crate) struct Browser {
     router: Router,
     host: &'static str,
     origin: &'static str,
-    pub(super) jar: BTreeMap<String, String>,
+    pub(crate) jar: BTreeMap<String, String>,
     /// The principal that a host program finds.
-    pub(super) principal: Option<Principal>,
+    pub(crate) principal: Option<Principal>,
+    /// The address of its connection.
+    pub(crate) address: Option<IpAddr>,
 }
 
 impl Browser {
@@ -208,21 +226,26 @@ impl Browser {
     }
 
     pub(super) fn at(site: &Site, host: &'static str, origin: &'static str) -> Self {
-        Self { router: site.router.clone(), host, origin, jar: BTreeMap::new(), principal: None }
+        Self::on(&site.router, host, origin)
     }
 
-    pub(super) async fn get(&mut self, path: &str) -> Shown {
+    /// A browser that reaches `router` as `host`.
+    pub(crate) fn on(router: &Router, host: &'static str, origin: &'static str) -> Self {
+        Self { router: router.clone(), host, origin, jar: BTreeMap::new(), principal: None, address: None }
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> Shown {
         self.send(Method::GET, path, &[], String::new()).await
     }
 
     /// Sends a form from a page of Switchyard.
-    pub(super) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Shown {
+    pub(crate) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Shown {
         let from = [("origin", self.origin), ("sec-fetch-site", "same-origin")];
         self.post_from(path, fields, &from).await
     }
 
     /// Sends a form from elsewhere.
-    pub(super) async fn post_from(
+    pub(crate) async fn post_from(
         &mut self,
         path: &str,
         fields: &[(&str, &str)],
@@ -234,7 +257,7 @@ impl Browser {
         self.send(Method::POST, path, &headers, body).await
     }
 
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &mut self,
         method: Method,
         path: &str,
@@ -253,6 +276,9 @@ impl Browser {
         let mut request = request.body(Body::from(body)).expect("a request");
         if let Some(principal) = &self.principal {
             request.extensions_mut().insert(principal.clone());
+        }
+        if let Some(address) = self.address {
+            request.extensions_mut().insert(ClientAddress::from(address));
         }
         let response = self.router.clone().oneshot(request).await.expect("infallible");
         let (head, body) = response.into_parts();
@@ -274,7 +300,7 @@ impl Browser {
     }
 
     /// Signs in with `key` and follows to the page of `ticket`.
-    pub(super) async fn sign_in(&mut self, link: &str, key: &SecretString) -> Shown {
+    pub(crate) async fn sign_in(&mut self, link: &str, key: &SecretString) -> Shown {
         let form = self.get(link).await;
         let ticket = link.split_once("login=").expect("a ticket").1;
         assert_eq!(form.field("login"), ticket, "{}", form.text);
@@ -287,7 +313,7 @@ impl Browser {
     }
 
     /// Agrees on `page`, and returns the URL of the login service.
-    pub(super) async fn agree(&mut self, page: &Shown) -> Url {
+    pub(crate) async fn agree(&mut self, page: &Shown) -> Url {
         let fields = [("csrf", page.field("csrf")), ("agreement", page.field("agreement"))];
         let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
         let answer = self.post("/oauth/start", &fields).await;
@@ -297,37 +323,37 @@ impl Browser {
 }
 
 /// Returns the path to which the login service sends the browser back from `url`, with `answer` as the query.
-pub(super) fn back_from(url: &Url, answer: &str) -> String {
+pub(crate) fn back_from(url: &Url, answer: &str) -> String {
     let state = url.query_pairs().find(|(name, _)| name == "state").expect("a state").1;
     format!("/oauth/callback?state={state}&{answer}")
 }
 
 /// A page as a browser got it.
-pub(super) struct Shown {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) text: String,
+pub(crate) struct Shown {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Shown {
     /// The value of a hidden field.
     #[track_caller]
-    pub(super) fn field(&self, name: &str) -> String {
+    pub(crate) fn field(&self, name: &str) -> String {
         let start = format!("name=\"{name}\" value=\"");
         let value = self.text.split_once(&start).and_then(|(_, rest)| rest.split_once('"'));
         value.unwrap_or_else(|| panic!("no {name}: {}", self.text)).0.to_owned()
     }
 
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
     }
 
-    pub(super) fn location(&self) -> &str {
+    pub(crate) fn location(&self) -> &str {
         self.header(LOCATION.as_str())
     }
 
     /// The status and the heading.
-    pub(super) fn heading(&self) -> (u16, &str) {
+    pub(crate) fn heading(&self) -> (u16, &str) {
         let heading = self.text.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>"));
         (self.status.as_u16(), heading.map_or("", |(heading, _)| heading))
     }

@@ -12,18 +12,18 @@ const MAX_PER_PRINCIPAL: usize = 4;
 
 /// Counts the logins in progress.
 #[derive(Debug, Clone, Default)]
-pub(super) struct InProgress(Arc<Mutex<HashMap<Arc<str>, usize>>>);
+pub(crate) struct InProgress(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct LoginSlot {
+pub(crate) struct LoginSlot {
     all: InProgress,
     principal: Arc<str>,
 }
 
 impl InProgress {
     /// Takes a place for `principal`. None if there is none.
-    pub(super) fn enter(&self, principal: &Arc<str>) -> Option<LoginSlot> {
+    pub(crate) fn enter(&self, principal: &Arc<str>) -> Option<LoginSlot> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = counts.get(principal).copied().unwrap_or_default();
         if own >= MAX_PER_PRINCIPAL || counts.values().sum::<usize>() >= MAX {

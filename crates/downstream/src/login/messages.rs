@@ -233,3 +233,71 @@ pub(super) fn service_error(server: &str) -> Page {
     Page::failure(StatusCode::BAD_GATEWAY, "The login failed", &text)
         .text("Tell the operator of the gateway.")
 }
+
+// The login service at which people sign in.
+
+/// How a person begins a sign-in again.
+const AGAIN: &str = "Begin again in your MCP client or on the dashboard.";
+
+pub(super) fn no_login_service() -> Page {
+    let text = "People do not sign in at a login service here. The operator can add `login` to \
+                `server.authorization_server`.";
+    Page::failure(StatusCode::NOT_FOUND, "There is no login service", text)
+}
+
+pub(super) fn too_many_sign_ins(retry_after: u64) -> Page {
+    let text = "Too many people sign in from this address.";
+    let page = Page::failure(StatusCode::TOO_MANY_REQUESTS, "Try again in a moment", text);
+    page.retry_after(retry_after).text(AGAIN)
+}
+
+pub(super) fn no_sign_in_state() -> Page {
+    let text = "The answer of the login service is damaged, or belongs to a login before a restart of the gateway. \
+                Nobody was signed in.";
+    bad("The answer is not valid", text).text(AGAIN)
+}
+
+pub(super) fn sign_in_elsewhere() -> Page {
+    let text = "This browser did not begin the sign-in, or refuses cookies. Nobody was signed in.";
+    let hint = "If you were sent here by somebody else, close this page. Otherwise, begin again in your MCP client or \
+                on the dashboard, and finish in the same browser.";
+    forbidden("This sign-in does not belong to this browser", text).text(hint)
+}
+
+pub(super) fn sign_in_took_too_long() -> Page {
+    let text = "More than ten minutes have passed since the sign-in began.";
+    Page::failure(StatusCode::GONE, "The sign-in took too long", text).text(AGAIN)
+}
+
+pub(super) fn sign_in_replayed() -> Page {
+    let text = "This answer of the login service was used before. It was not used again.";
+    Page::failure(StatusCode::CONFLICT, "This sign-in has ended already", text).text(AGAIN)
+}
+
+pub(super) fn not_let_in(host: &str, account: &str, reason: &str) -> Page {
+    let text = "You are signed in at the login service, but may not sign in here.";
+    forbidden("You may not sign in here", text)
+        .facts(&[("Account", account), ("Reason", reason)])
+        .text(&format!("Ask the operator of the gateway, or sign out at {host} to use another account."))
+}
+
+pub(super) fn sign_in_declined(host: &str) -> Page {
+    let text = format!("You or {host} stopped the sign-in, or took too long for it. Nobody was signed in.");
+    forbidden("The sign-in was not completed", &text)
+}
+
+pub(super) fn login_service_unavailable(host: &str, retry_after: Option<Duration>) -> Page {
+    let text = format!("{host} does not answer at present, so nobody can sign in there.");
+    let page = Page::failure(StatusCode::SERVICE_UNAVAILABLE, "The login service cannot be reached", &text);
+    page.retry_after(retry_after.map_or(BUSY_RETRY_IN, |pause| pause.as_secs().max(1)))
+        .text("Try again in a moment. If it lasts, tell the operator of the gateway.")
+}
+
+pub(super) fn sign_in_failed(host: &str, request: &str) -> Page {
+    let text = format!(
+        "{host} and this gateway do not fit together, or the answer was damaged. Nobody was signed in."
+    );
+    Page::failure(StatusCode::BAD_GATEWAY, "The sign-in failed", &text)
+        .facts(&[("Request", request)])
+        .text("Try again. If it lasts, tell the operator of the gateway: the log has the reason under this request.")
+}

@@ -20,8 +20,11 @@ mod callback;
 mod client_metadata;
 mod context;
 mod dashboard_session;
+mod destination;
 mod in_progress;
 mod messages;
+mod people;
+mod people_login;
 mod permission;
 mod sealed;
 mod sign_in;
@@ -35,7 +38,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 pub use self::context::Pages;
-use self::context::Visit;
+pub(crate) use self::context::Visit;
+pub(crate) use self::destination::{Destination, form_target};
+pub(crate) use self::permission::who;
+pub(crate) use self::sealed::{Rejected, open_request, seal_request};
+pub(crate) use self::sign_in::with_form;
 
 impl Pages {
     /// Returns the routes. `guard` accepts them without a credential. All are below `/oauth/`, except the one that tells
@@ -45,6 +52,8 @@ impl Pages {
             .route("/oauth/start", get(show_start).post(send_start))
             .route("/oauth/callback", get(show_callback))
             .route("/oauth/sign-in", get(show_sign_in).post(send_sign_in))
+            .route("/oauth/login", axum::routing::post(send_login))
+            .route(people::CALLBACK, get(show_login_callback))
             .route("/oauth/sign-out", axum::routing::post(send_sign_out))
             .route("/oauth/client.json", get(client_metadata::show));
         let pages = pages.method_not_allowed_fallback(|| async { messages::method_not_allowed() });
@@ -70,12 +79,16 @@ pages! {
     show_callback => callback::show;
     show_sign_in => sign_in::show;
     send_sign_in => sign_in::send;
+    send_login => people::begin;
+    show_login_callback => people::finish;
     send_sign_out => sign_in::sign_out;
 }
 
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod login_tests;
+#[cfg(test)]
+mod people_tests;

@@ -22,7 +22,7 @@ pub(super) fn check(per: Per, session: &BrowserSession, visit: &Visit) -> Result
 }
 
 /// The principal of `session` as the audit log shows it.
-pub(super) fn who(session: &BrowserSession, id: RequestId) -> Actor<'_> {
+pub(crate) fn who(session: &BrowserSession, id: RequestId) -> Actor<'_> {
     let principal = session.principal();
     Actor { principal: principal.id(), role: principal.role().as_str(), request: Some(id) }
 }

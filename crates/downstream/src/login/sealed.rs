@@ -1,23 +1,30 @@
-//! Values that leave Switchyard in a form or a URL during a login: the agreed redirect, and `state`.
+//! Values that leave Switchyard in a form or a URL during a login: the agreed redirect, `state`, and the request of a client
+//! that a person is asked about.
 //!
 //! Invariants: each is sealed for its purpose and for one principal, names one browser session, and expires after ten
-//! minutes. With the same `seal_keys`, another instance opens them too.
+//! minutes. Before somebody has signed in, a cookie stands for the session. With the same `seal_keys`, another instance opens them too.
 
 use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
+use super::destination::{Destination, nobody};
 use crate::browser::form::is_equal;
 use crate::browser::sessions::BrowserSession;
+use auth::Principal;
+use authorization::AuthorizationRequest;
 use gateway::login_links::{LIFETIME, LoginLinks, is_past, seconds};
 
 const STATE: &str = "login state";
 const AGREEMENT: &str = "login agreement";
+const REQUEST: &str = "authorization request";
+const SIGN_IN: &str = "sign-in state";
 
 /// Why a sealed value is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rejected {
+pub(crate) enum Rejected {
     /// Changed, invented, or made for another principal.
     Foreign,
     /// Made in another browser session of the principal.
@@ -42,6 +49,16 @@ pub(super) struct State {
     pub(super) server: String,
     /// The state of the login, which only the login service of the gateway reads.
     pub(super) pending: String,
+}
+
+/// The content of `state` while a person signs in at the login service behind the authorization server.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SignInState {
+    /// Can be redeemed once.
+    pub(super) mark: String,
+    /// What the login service of the gateway needs to finish.
+    pub(super) started: String,
+    pub(super) destination: Destination,
 }
 
 /// The redirect that a person was asked about.
@@ -87,6 +104,47 @@ pub(super) fn open_agreement(
     open(links, AGREEMENT, session, text, now)
 }
 
+pub(crate) fn seal_request(
+    links: &LoginLinks,
+    session: &BrowserSession,
+    request: &AuthorizationRequest,
+    now: SystemTime,
+) -> String {
+    seal(links, REQUEST, session, request, now)
+}
+
+pub(crate) fn open_request(
+    links: &LoginLinks,
+    session: &BrowserSession,
+    text: &str,
+    now: SystemTime,
+) -> Result<AuthorizationRequest, Rejected> {
+    open(links, REQUEST, session, text, now)
+}
+
+pub(super) fn seal_sign_in(
+    links: &LoginLinks,
+    browser: &str,
+    state: &SignInState,
+    now: SystemTime,
+) -> String {
+    seal_for(links, SIGN_IN, (&nobody(), name_of(browser)), state, now)
+}
+
+pub(super) fn open_sign_in(
+    links: &LoginLinks,
+    browser: &str,
+    text: &str,
+    now: SystemTime,
+) -> Result<SignInState, Rejected> {
+    open_for(links, SIGN_IN, (&nobody(), name_of(browser)), text, now)
+}
+
+/// The name of the browser with the cookie `cookie`.
+fn name_of(cookie: &str) -> String {
+    hex::encode(Sha256::digest(cookie))
+}
+
 fn seal<T: Serialize>(
     links: &LoginLinks,
     purpose: &str,
@@ -94,10 +152,7 @@ fn seal<T: Serialize>(
     content: &T,
     now: SystemTime,
 ) -> String {
-    let bound = Bound { session: session.name(), expires_at: seconds(now + LIFETIME), content };
-    // Strings and numbers can always be written as JSON; an empty payload would be refused when it is opened.
-    let payload = serde_json::to_vec(&bound).unwrap_or_default();
-    links.sealer().seal(purpose, session.principal(), &payload)
+    seal_for(links, purpose, (session.principal(), session.name()), content, now)
 }
 
 fn open<T: DeserializeOwned>(
@@ -107,9 +162,32 @@ fn open<T: DeserializeOwned>(
     text: &str,
     now: SystemTime,
 ) -> Result<T, Rejected> {
-    let payload = links.sealer().open(purpose, session.principal(), text).ok_or(Rejected::Foreign)?;
+    open_for(links, purpose, (session.principal(), session.name()), text, now)
+}
+
+fn seal_for<T: Serialize>(
+    links: &LoginLinks,
+    purpose: &str,
+    (principal, session): (&Principal, String),
+    content: &T,
+    now: SystemTime,
+) -> String {
+    let bound = Bound { session, expires_at: seconds(now + LIFETIME), content };
+    // Strings and numbers can always be written as JSON; an empty payload would be refused when it is opened.
+    let payload = serde_json::to_vec(&bound).unwrap_or_default();
+    links.sealer().seal(purpose, principal, &payload)
+}
+
+fn open_for<T: DeserializeOwned>(
+    links: &LoginLinks,
+    purpose: &str,
+    (principal, session): (&Principal, String),
+    text: &str,
+    now: SystemTime,
+) -> Result<T, Rejected> {
+    let payload = links.sealer().open(purpose, principal, text).ok_or(Rejected::Foreign)?;
     let bound: Bound<T> = serde_json::from_slice(&payload).map_err(|_| Rejected::Foreign)?;
-    if !is_equal(&bound.session, &session.name()) {
+    if !is_equal(&bound.session, &session) {
         return Err(Rejected::OtherSession);
     }
     if is_past(bound.expires_at, now) { Err(Rejected::Expired) } else { Ok(bound.content) }
@@ -122,7 +200,7 @@ mod tests {
 
     use super::*;
     use crate::browser::sessions::{BrowserSessions, Visitors};
-    use auth::{Principal, Role, Sealer};
+    use auth::{Role, Sealer};
 
     #[test]
     fn a_state_belongs_to_one_session_of_one_principal_for_ten_minutes() {

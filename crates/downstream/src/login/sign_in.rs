@@ -2,18 +2,19 @@
 //!
 //! Invariants: the credential goes through the same check as the one of a request, with its limits for wrong keys. The
 //! form has a token that a cookie repeats, so another site cannot sign a visitor in as somebody else. After the sign-in
-//! the visitor comes to the page of the link, to the dashboard, or stays here; no other address can be named.
+//! the visitor comes to the page where it began (`destination`).
 
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use secrecy::SecretString;
 
 use super::context::{Pages, SESSION, Visit};
+use super::destination::{Destination, is_token};
 use super::messages;
 use crate::browser::cookie::SameSite;
 use crate::browser::form;
-use crate::browser::html::{HtmlForm, Page, see_other};
-use crate::browser::sessions::random;
+use crate::browser::html::{HtmlForm, Page};
+use crate::browser::sessions::{NewSession, random};
 use crate::refusal::Refusal;
 use auth::Denied;
 use runtime::telemetry::limit::Limit;
@@ -21,87 +22,96 @@ use runtime::telemetry::{RequestId, pace};
 
 /// The purpose of the cookie that repeats the token of the form.
 const FORM: &str = "sign-in";
-/// The value of the field `to` that leads to the dashboard after the sign-in.
-const DASHBOARD: &str = "ui";
-/// The most characters of a ticket.
-const MAX_TICKET: usize = 2_048;
+/// The length of its token.
+const TOKEN_LENGTH: usize = 43;
 
 /// Shows the form, or who has signed in.
 pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     if let Some(session) = &visit.session {
         let form = HtmlForm::to("sign-out").hidden("csrf", session.csrf()).button("Sign out");
         let page = Page::new(StatusCode::OK, "You are signed in");
-        let facts = [("You", &**session.principal().id()), ("Role", session.principal().role().as_str())];
+        let facts = [("You", session.principal().shown()), ("Role", session.principal().role().as_str())];
         return Ok(page.facts(&facts).form(form));
     }
-    if pages.sessions.is_of_host() || pages.sessions.without_sign_in(None).is_some() {
+    if !pages.asks_for_credentials() {
         return Err(messages::no_sign_in_needed());
     }
-    Ok(with_form(Page::new(StatusCode::OK, "Sign in"), &visit, visit.query.get("login")))
+    let destination = Destination::of(&visit, pages);
+    Ok(with_form(Page::new(StatusCode::OK, "Sign in"), pages, &visit, &destination))
 }
 
-/// Whether the visitor comes to the dashboard after the sign-in.
-fn leads_to_dashboard(visit: &Visit) -> bool {
-    [&visit.query, &visit.form].into_iter().any(|fields| fields.get("to") == Some(DASHBOARD))
-}
-
-/// Adds the form to `page`. `ticket` is that of the link that the visitor follows.
-pub(super) fn with_form(page: Page, visit: &Visit, ticket: Option<&str>) -> Page {
+/// Adds the form to `page`. The visitor goes to `destination` then.
+pub(crate) fn with_form(page: Page, pages: &Pages, visit: &Visit, destination: &Destination) -> Page {
     // A second tab uses the token of the first one.
-    let known = visit.cookies.read(FORM, &visit.headers).filter(|token| is_token(token, 43));
+    let known = visit.cookies.read(FORM, &visit.headers).filter(|token| is_form_token(token));
     let token = known.map_or_else(random, str::to_owned);
     let cookie = visit.cookies.set(FORM, &token, SameSite::Strict);
-    let form = HtmlForm::to("sign-in").hidden("csrf", &token);
-    let form = if leads_to_dashboard(visit) { form.hidden("to", DASHBOARD) } else { form };
-    let form = match ticket.filter(|ticket| is_ticket(ticket)) {
-        Some(ticket) => form.hidden("login", ticket),
-        None => form,
-    };
-    page.text("Enter the API key or the token that your MCP client uses for this gateway.")
-        .form(form.secret("credential", "Key or token").button("Sign in"))
-        .cookie(cookie)
+    let form = |action| destination.carried_in(HtmlForm::to(action).hidden("csrf", &token), pages);
+    let mut page = page.cookie(cookie);
+    if let Some(people) = &pages.people {
+        page = people.offered_on(page, form("login"));
+    }
+    let is_of_client = matches!(destination, Destination::Authorization(_));
+    if pages.people.as_ref().is_none_or(|people| people.takes_keys || !is_of_client) {
+        page = page
+            .text("Enter the API key or the token that your MCP client uses for this gateway.")
+            .form(form("sign-in").secret("credential", "Key or token").button("Sign in"));
+    }
+    match destination.form_target() {
+        Some(target) => page.leading_to(&target),
+        None => page,
+    }
 }
 
 /// Signs the visitor in.
 pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> {
-    let expected = visit.cookies.read(FORM, &visit.headers).unwrap_or_default();
-    let sent = visit.form.get("csrf").unwrap_or_default();
-    if !is_token(expected, 43) || !form::is_equal(sent, expected) {
-        return Err(messages::bad_csrf());
-    }
-    let ticket = visit.form.get("login").filter(|ticket| is_ticket(ticket));
+    check_form(&visit)?;
+    let destination = Destination::of(&visit, pages);
     let credential = visit.form.get("credential").unwrap_or_default().trim();
     let credential = credential.strip_prefix("Bearer ").unwrap_or(credential);
     let new = match pages.sessions.sign_in(SecretString::from(credential)).await {
         Ok(new) => new,
-        Err(denied) => return Ok(refused(denied, &visit, ticket).into_response()),
+        Err(denied) => {
+            return Ok(with_form(refused(denied, &visit), pages, &visit, &destination).into_response());
+        }
     };
+    Ok(destination.redirect(signed_in(pages, &visit, &new)))
+}
+
+/// Checks that the form of `visit` is one that [`with_form`] made for this browser.
+pub(super) fn check_form(visit: &Visit) -> Result<(), Page> {
+    let expected = visit.cookies.read(FORM, &visit.headers).unwrap_or_default();
+    let sent = visit.form.get("csrf").unwrap_or_default();
+    let is_own = is_form_token(expected) && form::is_equal(sent, expected);
+    if is_own { Ok(()) } else { Err(messages::bad_csrf()) }
+}
+
+/// The cookies of a browser in which somebody has signed in with `new`. Ends the session before.
+pub(super) fn signed_in(pages: &Pages, visit: &Visit, new: &NewSession) -> impl Iterator<Item = HeaderValue> {
     if let Some(before) = &visit.session {
         pages.sessions.end(before);
     }
-    let cookies = [visit.session_cookie(&new), visit.cookies.delete(FORM)];
-    let location = match ticket {
-        Some(ticket) => format!("start?login={ticket}"),
-        None if leads_to_dashboard(&visit) => "../ui/".to_owned(),
-        None => "sign-in".to_owned(),
-    };
-    Ok(see_other(&location, cookies.into_iter().flatten()))
+    [visit.session_cookie(new), visit.cookies.delete(FORM)].into_iter().flatten()
 }
 
-/// Ends the session of the visitor.
-pub(super) async fn sign_out(pages: &Pages, visit: Visit) -> Result<Page, Page> {
+/// Ends the session of the visitor. The authorization request of a client is shown again, for somebody else.
+pub(super) async fn sign_out(pages: &Pages, visit: Visit) -> Result<Response, Page> {
     pages.sessions.end(visit.session_of_form()?);
-    Ok(messages::signed_out().cookie(visit.cookies.delete(SESSION)))
+    let cookie = visit.cookies.delete(SESSION);
+    match Destination::of(&visit, pages) {
+        destination @ Destination::Authorization(_) => Ok(destination.redirect(cookie)),
+        _ => Ok(messages::signed_out().cookie(cookie).into_response()),
+    }
 }
 
-fn refused(denied: Denied, visit: &Visit, ticket: Option<&str>) -> Page {
+/// The page for a sign-in that was refused.
+fn refused(denied: Denied, visit: &Visit) -> Page {
     log_refused(denied, visit.id);
-    let page = match denied {
+    match denied {
         Denied::Busy | Denied::KeysUnavailable { .. } => messages::busy(),
         Denied::NoRole => messages::no_role(),
         Denied::Missing | Denied::Credential(_) | Denied::Unchecked => messages::wrong_credential(),
-    };
-    with_form(page, visit, ticket)
+    }
 }
 
 /// Logs a refused sign-in, unless too many were logged. Any visitor can cause this line, so it is rate-limited.
@@ -116,12 +126,6 @@ fn log_refused(denied: Denied, id: RequestId) {
     }
 }
 
-fn is_ticket(text: &str) -> bool {
-    (1..=MAX_TICKET).contains(&text.len()) && is_token(text, text.len())
-}
-
-/// Whether `text` has `length` letters, digits, `-` and `_`.
-fn is_token(text: &str, length: usize) -> bool {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    text.len() == length && text.bytes().all(is_plain)
+pub(super) fn is_form_token(text: &str) -> bool {
+    is_token(text, TOKEN_LENGTH..=TOKEN_LENGTH)
 }

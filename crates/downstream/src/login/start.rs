@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode};
 use url::Url;
 
 use super::context::{Pages, Visit};
+use super::destination::Destination;
 use super::sealed::{self, ConfirmedRedirect, Rejected, State};
 use super::{messages, permission, sign_in};
 use crate::authority::Origin;
@@ -28,7 +29,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     }
     let Some((session, cookie)) = visit.session(pages)? else {
         let page = Page::new(StatusCode::OK, "Sign in to log in to a server");
-        return Ok(sign_in::with_form(page, &visit, Some(text)));
+        return Ok(sign_in::with_form(page, pages, &visit, &Destination::Login(text.to_owned())));
     };
     if **session.principal().id() != *ticket.principal {
         return Err(messages::other_principal(session.principal().id(), session.csrf()));

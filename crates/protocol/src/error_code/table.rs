@@ -353,6 +353,10 @@ error_codes! {
         "The login could not be changed",
         "The store of logins cannot be written, or the login service failed. `detail` says which.",
         "read `detail`, and try again in a moment";
+    StoreUnavailable = "store_unavailable", Rest, ServiceUnavailable, 503, None, Yes,
+        "The store of the authorization server cannot be used",
+        "The folder or the Redis that has the grants cannot be read or written now. The log says why.",
+        "try again; look at the log of the gateway if it stays so";
     InternalError = "internal_error", Every, InternalError, 500, INTERNAL, Sometimes,
         "The gateway failed",
         "A bug of Switchyard, or a fault of its machine. The log has more under the request id.",

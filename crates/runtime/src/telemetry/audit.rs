@@ -50,9 +50,12 @@ pub struct AuditRecord {
     tool: Option<String>,
     key: Option<String>,
     secret: Option<String>,
+    grant: Option<String>,
+    client: Option<String>,
     of: Option<String>,
     outcome: Cow<'static, str>,
     started: Instant,
+    is_withdrawn: bool,
     slot: Slot,
 }
 
@@ -138,9 +141,12 @@ impl AuditRecord {
             tool,
             key: None,
             secret: None,
+            grant: None,
+            client: None,
             of: None,
             outcome: UNFINISHED.into(),
             started: Instant::now(),
+            is_withdrawn: false,
             slot,
         })
     }
@@ -160,6 +166,16 @@ impl AuditRecord {
         self.secret = Some(name.to_owned());
     }
 
+    /// Sets the id of the grant that the action is about.
+    pub fn about_grant(&mut self, id: &str) {
+        self.grant = Some(id.to_owned());
+    }
+
+    /// Sets the id of the client of the authorization server that the action is about.
+    pub fn about_client(&mut self, id: &str) {
+        self.client = Some(id.to_owned());
+    }
+
     /// Sets the principal that the action is about.
     pub fn of_principal(&mut self, principal: &str) {
         self.of = Some(principal.to_owned());
@@ -176,6 +192,11 @@ impl AuditRecord {
                 None => self.ended(error.code().to_string()),
             },
         }
+    }
+
+    /// Ends the action of a stranger, which was refused before it began: no line is written.
+    pub fn withdraw(mut self) {
+        self.is_withdrawn = true;
     }
 
     /// Ends the action with [`DONE`] or the stable code of the failure.
@@ -198,16 +219,34 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for AuditRecord {
     fn drop(&mut self) {
-        let Self { role, request, action, server, tool, key, secret, of, outcome, started, slot } = &*self;
+        if self.is_withdrawn {
+            return;
+        }
+        let Self {
+            role,
+            request,
+            action,
+            server,
+            tool,
+            key,
+            secret,
+            grant,
+            client,
+            of,
+            outcome,
+            started,
+            slot,
+            ..
+        } = &*self;
         let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
-        let [server, tool, key, secret, of] =
-            [server, tool, key, secret, of].map(|name| untrusted_if_any(name.as_deref()));
+        let [server, tool, key, secret, grant, client, of] =
+            [server, tool, key, secret, grant, client, of].map(|name| untrusted_if_any(name.as_deref()));
         if *action == CALL {
             tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
         } else {
-            tracing::info!(target: TARGET, %principal, role, action, server, key, secret, of, %outcome, duration_ms, request_id, "operated");
+            tracing::info!(target: TARGET, %principal, role, action, server, key, secret, grant, client, of, %outcome, duration_ms, request_id, "operated");
         }
     }
 }

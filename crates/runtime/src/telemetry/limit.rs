@@ -75,10 +75,12 @@ pub enum Limit {
     SocketShare,
     /// Calls that wait to be written into the file of the history, or that could not be written.
     HistoryLines,
+    /// Requests of one address to the authorization server within a time.
+    AuthorizationRate,
 }
 
 /// All limits, with their label in metrics.
-const ALL: [(Limit, &str); 31] = [
+const ALL: [(Limit, &str); 32] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -110,6 +112,7 @@ const ALL: [(Limit, &str); 31] = [
     (Limit::Handshakes, "tls_handshakes"),
     (Limit::SocketShare, "socket_share"),
     (Limit::HistoryLines, "history_lines"),
+    (Limit::AuthorizationRate, "authorization_rate"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];

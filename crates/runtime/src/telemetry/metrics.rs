@@ -153,6 +153,37 @@ pub struct CallerLimit {
     pub calls: u64,
 }
 
+/// The authorization server at a moment.
+#[derive(Debug, Clone)]
+pub struct AuthorizationUsage {
+    /// The stored grants, and the stored registrations of clients; none if the store fails.
+    pub stored: Option<Stored>,
+    /// The requests to each endpoint since the start, by their outcome.
+    pub requests: Vec<EndpointRequests>,
+    /// How often the store failed.
+    pub store_failures: u64,
+}
+
+/// The contents of the store of the authorization server.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored {
+    /// Grants.
+    pub grants: usize,
+    /// Clients that registered themselves.
+    pub clients: usize,
+}
+
+/// Requests to one endpoint of the authorization server with one outcome.
+#[derive(Debug, Clone, Copy)]
+pub struct EndpointRequests {
+    /// The endpoint.
+    pub endpoint: &'static str,
+    /// The outcome: a success, or the code of an error.
+    pub outcome: &'static str,
+    /// The number of requests.
+    pub requests: u64,
+}
+
 /// The memory budget at a moment.
 #[derive(Debug, Clone)]
 pub struct MemoryUsage {
@@ -175,6 +206,8 @@ pub struct Figures<'a> {
     pub client_calls: Option<&'a ClientCalls>,
     /// The limits of callers.
     pub caller_limits: &'a [CallerLimit],
+    /// The authorization server; none if there is none.
+    pub authorization: Option<&'a AuthorizationUsage>,
     /// The memory budget.
     pub memory: &'a MemoryUsage,
     /// The areas of the cache.
@@ -197,6 +230,9 @@ pub fn text(figures: &Figures<'_>) -> Result<String, fmt::Error> {
         of_client_calls(registry, client_calls);
     }
     of_caller_limits(registry, figures.caller_limits);
+    if let Some(usage) = figures.authorization {
+        of_authorization(registry, usage);
+    }
     of_memory(registry, figures.memory);
     of_servers(registry, figures.servers);
     if figures.client_calls.is_some() {
@@ -280,6 +316,24 @@ fn of_caller_limits(registry: &mut Registry, limits: &[CallerLimit]) {
     });
     let help = "Requests that a limit of their caller refused, by the name of the limit";
     counter(registry, "requests_limited", help, refused);
+}
+
+fn of_authorization(registry: &mut Registry, usage: &AuthorizationUsage) {
+    if let Some(Stored { grants, clients }) = usage.stored {
+        let help = "Grants of people to clients that the authorization server has; each ends by revocation or after 90 \
+                    days without use";
+        alone(registry, "authorization_grants", help, count(grants));
+        let help = "Clients that registered themselves at the authorization server";
+        alone(registry, "authorization_clients", help, count(clients));
+    }
+    let requests = usage.requests.iter().map(|EndpointRequests { endpoint, outcome, requests }| {
+        (vec![("endpoint", (*endpoint).to_owned()), ("outcome", (*outcome).to_owned())], *requests)
+    });
+    let help = "Requests to the endpoints of the authorization server, by what came of them: a success, or the code of an \
+                error";
+    counter(registry, "authorization_requests", help, requests);
+    let help = "Reads and writes of the store of the authorization server that failed";
+    total(registry, "authorization_store_failures", help, usage.store_failures);
 }
 
 fn of_memory(registry: &mut Registry, memory: &MemoryUsage) {

@@ -1,0 +1,98 @@
+//! Limits of how often one address may send a request: a bucket of tokens for each, which fills up with time.
+//!
+//! Invariants: an address that sends too much is refused, and no other one is. Addresses that were not seen for the longest
+//! time are forgotten, so many of them cost little memory. What all of them cost in sum is limited where the work is done: documents
+//! of clients, registrations, grants (`authorization`), and the memory of requests.
+//!
+//! The address is the peer of the connection. Behind a reverse proxy all clients have one, so the limits allow what
+//! thousands of clients need.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Extensions;
+use lru::LruCache;
+use tokio::time::Instant;
+
+use crate::socket_shares::ClientAddress;
+use runtime::telemetry::limit::Limit;
+
+/// Limit of addresses that are known, with about 100 bytes each.
+const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
+
+/// The limit of one kind of requests.
+pub(crate) struct AddressRate {
+    /// The time in which one token comes back.
+    pause: Duration,
+    /// The time in which an empty bucket fills up.
+    depth: Duration,
+    /// When the bucket of each address will be full.
+    full_at: Mutex<LruCache<ClientAddress, Instant>>,
+}
+
+impl AddressRate {
+    /// A limit of `burst` requests at once and then one each `pause`.
+    pub(crate) fn new(burst: u32, pause: Duration) -> Self {
+        Self { pause, depth: pause * burst, full_at: Mutex::new(LruCache::new(MAX_ADDRESSES)) }
+    }
+
+    /// Counts a request. The error is the seconds after which its address may send the next one. A program that embeds Switchyard
+    /// does not tell addresses, and limits its clients itself.
+    pub(crate) fn take(&self, request: &Extensions) -> Result<(), u64> {
+        self.take_from(request.get().copied())
+    }
+
+    /// Counts a request from `address`, like [`Self::take`].
+    pub(crate) fn take_from(&self, address: Option<ClientAddress>) -> Result<(), u64> {
+        let Some(address) = address else { return Ok(()) };
+        let (now, mut all) = (Instant::now(), self.full_at.lock().unwrap_or_else(PoisonError::into_inner));
+        let full_at = all.get_or_insert_mut(address, || now);
+        let next = (*full_at).max(now) + self.pause;
+        if let Some(wait) = next.checked_duration_since(now + self.depth).filter(|wait| !wait.is_zero()) {
+            return Limit::AuthorizationRate.met(Err(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
+        }
+        *full_at = next;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn from(address: [u8; 4]) -> Extensions {
+        let mut request = Extensions::new();
+        request.insert(ClientAddress::from(IpAddr::from(address)));
+        request
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flood_of_one_address_shuts_out_no_other_one() {
+        let rate = AddressRate::new(3, Duration::from_millis(1_500));
+        let (flood, other) = (from([192, 0, 2, 1]), from([192, 0, 2, 2]));
+        assert_eq!((0..1_000).filter(|_| rate.take(&flood).is_ok()).count(), 3);
+        assert_eq!(rate.take(&flood), Err(2), "whole seconds, rounded up");
+        assert_eq!(rate.take(&other), Ok(()));
+        tokio::time::advance(Duration::from_millis(1_500)).await;
+        assert_eq!((0..10).filter(|_| rate.take(&flood).is_ok()).count(), 1);
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert_eq!(
+            (0..10).filter(|_| rate.take(&flood).is_ok()).count(),
+            3,
+            "never more than the bucket holds"
+        );
+        assert_eq!(rate.take(&Extensions::new()), Ok(()), "an unknown address");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_thousand_addresses_stay_within_the_limit() {
+        let rate = AddressRate::new(1, Duration::from_hours(1));
+        let address = |at: u32| from(at.to_be_bytes());
+        assert!((0..10_000).all(|at| rate.take(&address(at)).is_ok()));
+        assert_eq!(rate.full_at.lock().expect("no panic").len(), MAX_ADDRESSES.get());
+        assert!(rate.take(&address(9_999)).is_err(), "the last ones are known");
+    }
+}

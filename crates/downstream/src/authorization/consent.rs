@@ -1,0 +1,238 @@
+//! `/oauth/authorize`: asks a person whether a client gets access, and leads the browser back to the client.
+//!
+//! Invariants: a client is looked up only for a visitor with a session. The browser is redirected only to the redirect URI of a client
+//! that is known; every other error is shown on a page. Agreement counts only in the session that was asked, within ten
+//! minutes: the form has the CSRF token of the session, and the request as it was shown, sealed for the session. Repeating the form
+//! gives the same client another code and nothing else. Texts that a client chose are escaped, and the page says that the client chose
+//! them. Each decision has an audit line.
+//!
+//! Source: RFC 6749, sections 3.1, 4.1.1 and 10.12; RFC 9700, section 4.15 (clickjacking); MCP 2026-07-28
+//! `basic/security_best_practices`, confused deputy.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode};
+
+use super::{Endpoints, answer, messages};
+use crate::browser::html::{HtmlForm, Page, see_other};
+use crate::browser::sessions::BrowserSession;
+use crate::guard::MAX_FORM;
+use crate::login::{
+    Destination, Pages, Rejected, Visit, form_target, open_request, seal_request, who, with_form,
+};
+use auth::Role;
+use authorization::{AuthorizationError, AuthorizationRequest, Code, Consent, Receiver};
+use runtime::telemetry::audit;
+
+/// Limit of the length of a query in bytes, so that the form of a page can carry it.
+const MAX_QUERY: usize = 8 * 1024;
+/// Room in a form for its other fields, in bytes.
+const OTHER_FIELDS: usize = 512;
+/// The field of a decision, and its values.
+const DECISION: &str = "decision";
+const ALLOW: &str = "allow";
+const DENY: &str = "deny";
+
+/// Shows the consent page, or the sign-in form to a visitor without a session.
+pub(super) async fn show(State(endpoints): State<Arc<Endpoints>>, request: Request) -> Response {
+    shown(&endpoints, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn shown(endpoints: &Endpoints, request: Request) -> Result<Response, Page> {
+    endpoints.authorize_rate.take(request.extensions()).map_err(messages::too_many)?;
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    if query.len() > MAX_QUERY {
+        return Err(messages::too_long());
+    }
+    let pages = &*endpoints.pages;
+    let visit = Visit::without_query(pages, request).await?;
+    let Some((session, cookie)) = visit.session(pages)? else {
+        let page = Page::new(StatusCode::OK, "Sign in to let a client in")
+            .text("After the sign-in you see which client asks, and decide whether it gets access.");
+        return Ok(with_form(page, pages, &visit, &Destination::Authorization(query)).into_response());
+    };
+    let _slot = pages.in_progress.enter(session.principal().id()).ok_or_else(messages::busy)?;
+    let consent = endpoints.server.authorize(session.principal(), &query, SystemTime::now()).await;
+    let consent = match consent {
+        Ok(consent) => consent,
+        Err(error) => return refused(error, &session, &visit, cookie),
+    };
+    if consent.is_remembered {
+        return approve(endpoints, &session, &visit, &consent.request).await;
+    }
+    let page = page(pages, &session, &consent, query)?;
+    Ok(page.cookie(cookie).into_response())
+}
+
+/// Takes the decision of the person.
+pub(super) async fn send(State(endpoints): State<Arc<Endpoints>>, request: Request) -> Response {
+    decided(&endpoints, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn decided(endpoints: &Endpoints, request: Request) -> Result<Response, Page> {
+    endpoints.authorize_rate.take(request.extensions()).map_err(messages::too_many)?;
+    let pages = &*endpoints.pages;
+    let visit = Visit::without_query(pages, request).await?;
+    let session = visit.session_of_form()?;
+    let sealed = visit.form.get("request").ok_or_else(messages::damaged)?;
+    let request = open_request(&pages.logins.links, session, sealed, SystemTime::now());
+    let request = request.map_err(|rejected| match rejected {
+        Rejected::Expired => messages::took_too_long(),
+        Rejected::OtherSession => messages::other_session(),
+        Rejected::Foreign => messages::damaged(),
+    })?;
+    let _slot = pages.in_progress.enter(session.principal().id()).ok_or_else(messages::busy)?;
+    match visit.form.get(DECISION) {
+        Some(ALLOW) => approve(endpoints, session, &visit, &request).await,
+        Some(DENY) => {
+            let mut record =
+                audit::operation(who(session, visit.id), "deny_grant", None).map_err(|_| messages::busy())?;
+            if let Some(mut record) = record.take() {
+                record.about_client(request.client());
+                record.ended(audit::DONE);
+            }
+            lead(endpoints.server.deny(&request), None)
+        }
+        _ => Err(messages::damaged()),
+    }
+}
+
+/// Gives the client a code.
+async fn approve(
+    endpoints: &Endpoints,
+    session: &BrowserSession,
+    visit: &Visit,
+    request: &AuthorizationRequest,
+) -> Result<Response, Page> {
+    let mut record = audit::operation(who(session, visit.id), "grant", None).map_err(|_| messages::busy())?;
+    let approved = endpoints.server.approve(session.principal(), request, SystemTime::now()).await;
+    if let Some(mut record) = record.take() {
+        record.about_client(request.client());
+        record.ended(match &approved {
+            Ok(_) => audit::DONE,
+            Err(error) => code(error).as_str(),
+        });
+    }
+    match approved {
+        Ok(location) => Ok(see_other(&location, [] as [HeaderValue; 0])),
+        Err(error) => lead(error, None),
+    }
+}
+
+/// Answers a request that gets no code, and logs it.
+fn refused(
+    error: AuthorizationError,
+    session: &BrowserSession,
+    visit: &Visit,
+    cookie: Option<HeaderValue>,
+) -> Result<Response, Page> {
+    let (AuthorizationError::Shown(reason) | AuthorizationError::Redirected { error: reason, .. }) = &error;
+    answer::log_refused(reason, visit.id);
+    if code(&error) == Code::AccessDenied {
+        audit::refused(who(session, visit.id), "grant").map_err(|_| messages::busy())?;
+    }
+    lead(error, cookie)
+}
+
+/// Leads the browser to the client with `error`, or shows it.
+fn lead(error: AuthorizationError, cookie: Option<HeaderValue>) -> Result<Response, Page> {
+    match error {
+        AuthorizationError::Redirected { location, .. } => Ok(see_other(&location, cookie)),
+        AuthorizationError::Shown(error) => Err(messages::not_valid(&error).cookie(cookie)),
+    }
+}
+
+const fn code(error: &AuthorizationError) -> Code {
+    match error {
+        AuthorizationError::Shown(error) | AuthorizationError::Redirected { error, .. } => error.code,
+    }
+}
+
+/// The consent page.
+fn page(pages: &Pages, session: &BrowserSession, consent: &Consent, query: String) -> Result<Page, Page> {
+    let sealed = seal_request(&pages.logins.links, session, &consent.request, SystemTime::now());
+    if sealed.len() > MAX_FORM - OTHER_FIELDS {
+        return Err(messages::too_long());
+    }
+    let form = HtmlForm::to("authorize")
+        .hidden("csrf", session.csrf())
+        .hidden("request", &sealed)
+        .choice(DECISION, ALLOW, "Allow")
+        .choice(DECISION, DENY, "Deny");
+    let mut page = Page::new(StatusCode::OK, "Allow a client to use this gateway?").facts(&[
+        ("Name, chosen by the client", consent.client_name.as_deref().unwrap_or("none")),
+        ("Vouched for by", &vouching(consent)),
+        ("The answer goes to", &receiver(&consent.receiver)),
+    ]);
+    for warning in warnings(consent) {
+        page = page.warning(&warning);
+    }
+    let role = consent.access.role;
+    let page = page
+        .facts(&[
+            ("You", session.principal().shown()),
+            ("It may", permission(role)),
+            ("View", consent.access.view.as_deref().unwrap_or("all that you may use")),
+            ("Scopes", &consent.access.scope()),
+            ("At", &consent.resource),
+        ])
+        .text("If you did not ask for this, deny it. You or an operator can end the access at any time.")
+        .form(form)
+        .leading_to(&form_target(&consent.receiver));
+    if !pages.asks_for_credentials() {
+        return Ok(page);
+    }
+    let sign_out = HtmlForm::to("sign-out").hidden("csrf", session.csrf());
+    let sign_out = Destination::Authorization(query).carried_in(sign_out, pages);
+    Ok(page.form(sign_out.button("Not you? Sign out")))
+}
+
+fn vouching(consent: &Consent) -> String {
+    match &consent.client_host {
+        Some(host) => host.clone(),
+        None if consent.is_trusted => "the operator of this gateway".to_owned(),
+        None => "nobody: the client registered itself".to_owned(),
+    }
+}
+
+fn receiver(receiver: &Receiver) -> String {
+    match receiver {
+        Receiver::Site(host) => host.clone(),
+        Receiver::Loopback => "a program on your computer".to_owned(),
+        Receiver::Program(scheme) => format!("the program on your computer that opens {scheme}: links"),
+    }
+}
+
+/// What the person has to look at before agreeing.
+fn warnings(consent: &Consent) -> Vec<String> {
+    let of_receiver = match consent.receiver {
+        Receiver::Site(_) => None,
+        Receiver::Loopback | Receiver::Program(_) => Some(
+            "Any program on your computer can ask like this. Allow it only if you have just started the login in \
+             that program."
+                .to_owned(),
+        ),
+    };
+    let of_client = match &consent.client_host {
+        _ if consent.is_trusted => None,
+        Some(host) => {
+            Some(format!("The operator of this gateway does not know {host}. Allow it only if you do."))
+        }
+        None => Some(
+            "Nobody has checked this client: it can call itself as it likes. Look at where the answer goes."
+                .to_owned(),
+        ),
+    };
+    of_client.into_iter().chain(of_receiver).collect()
+}
+
+const fn permission(role: Role) -> &'static str {
+    match role {
+        Role::Reader => "see servers, tools and their state",
+        Role::Caller => "see and call tools, and read resources and prompts",
+        Role::Superuser => "call tools, and operate this gateway: its servers, keys and settings",
+    }
+}

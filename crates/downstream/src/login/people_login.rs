@@ -1,0 +1,74 @@
+//! The login service at which people sign in, as the pages use it.
+//!
+//! Invariant: a login is redeemed once, as long as its `state` is valid. The memory for that is bounded; only a browser that
+//! began a login can add to it.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::in_progress::InProgress;
+use crate::address_rate::AddressRate;
+use crate::authority::Origin;
+use crate::browser::html::{HtmlForm, Page};
+use oauth::Provider;
+
+/// Limit of redeemed logins that are remembered.
+const MAX_REDEEMED: usize = 8_192;
+/// Answers of the login service that one address may bring at once, and the time in which one more may come. Behind a
+/// reverse proxy, all people have one address.
+const ANSWERS_AT_ONCE: u32 = 60;
+const ANSWER_PAUSE: Duration = Duration::from_millis(250);
+
+/// The login service, and the logins at it that have ended.
+pub(super) struct PeopleLogin {
+    pub(super) provider: Arc<Provider>,
+    /// Whether the holder of a key may answer the authorization request of a client.
+    pub(super) takes_keys: bool,
+    /// The requests to the service that run, by browser.
+    pub(super) in_progress: InProgress,
+    /// The answers that one address may bring.
+    pub(super) rate: AddressRate,
+    redeemed: Mutex<Redeemed>,
+}
+
+#[derive(Default)]
+struct Redeemed {
+    marks: HashSet<String>,
+    /// The oldest is the first.
+    order: VecDeque<String>,
+}
+
+impl PeopleLogin {
+    pub(super) fn new(provider: Arc<Provider>, takes_keys: bool) -> Self {
+        let rate = AddressRate::new(ANSWERS_AT_ONCE, ANSWER_PAUSE);
+        Self { provider, takes_keys, in_progress: InProgress::default(), rate, redeemed: Mutex::default() }
+    }
+
+    /// Adds the button that leads to the login service. The browser goes on to any address of it.
+    pub(super) fn offered_on(&self, page: Page, form: HtmlForm) -> Page {
+        let issuer = self.provider.issuer();
+        let origin = issuer.origin().ascii_serialization();
+        let target = match issuer.scheme() {
+            "https" => "https:".to_owned(),
+            _ => Origin::parse(&origin).map(|_| origin).unwrap_or_default(),
+        };
+        let text = format!("Sign in with {}", self.provider.host());
+        page.form(form.button(&text)).leading_to(&target)
+    }
+
+    /// Redeems `mark`. False if it was redeemed before.
+    pub(super) fn redeem(&self, mark: &str) -> bool {
+        let mut redeemed = self.redeemed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !redeemed.marks.insert(mark.to_owned()) {
+            return false;
+        }
+        redeemed.order.push_back(mark.to_owned());
+        if redeemed.order.len() > MAX_REDEEMED
+            && let Some(oldest) = redeemed.order.pop_front()
+        {
+            redeemed.marks.remove(&oldest);
+        }
+        true
+    }
+}
