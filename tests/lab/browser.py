@@ -1,7 +1,8 @@
 """A browser as a person uses one: cookies, redirects, and forms that are filled in. It runs no script.
 
 Invariants: a redirect is followed only by GET, a cookie goes back only to the host and port that set it, and each page
-that was seen stays in `pages` for the checks of a test. Ports are part of the key of a cookie, which real browsers do not
+that was seen stays in `pages` for the checks of a test. Only this machine is contacted: a redirect to a place elsewhere, or
+to a program, is the end of the way. Ports are part of the key of a cookie, which real browsers do not
 do: otherwise two local servers of a test would overwrite each other's cookies. Where the policy of a page names targets for
 forms (`form-action`), each redirect after its form must go to one of them, as Chromium has it.
 """
@@ -9,6 +10,7 @@ forms (`form-action`), each redirect after its form must go to one of them, as C
 from __future__ import annotations
 
 import http.client
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +19,8 @@ from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 #: More redirects than any login needs.
 MOST_STEPS = 20
+#: The hosts of this machine.
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,8 @@ class Browser:
 
     def __init__(self, password: str = "", wants: Mapping[str, str] | None = None) -> None:
         self.pages: list[Page] = []
+        #: The beginning of URLs that are not opened by a redirect; empty for none.
+        self.stops_at = ""
         self._password, self._wants = password, dict(wants or {})
         self._cookies: dict[str, dict[str, str]] = {}
 
@@ -165,6 +171,9 @@ class Browser:
             url = urljoin(page.url, page.headers["location"])
             if targets is not None and not any(url.startswith(target) for target in targets):
                 raise Lost(f"`form-action` forbids {_origin(url)}")
+            if not _is_here(url) or self.stops_at and url.startswith(self.stops_at):
+                self.pages.append(Page(url, page.status, {}, ""))
+                return self.pages[-1]
             page = self.request("GET", url)
         raise Lost(f"{url}: still a redirect after {MOST_STEPS} steps")
 
@@ -181,6 +190,11 @@ class Browser:
             kept.pop(name, None)
         else:
             kept[name] = value
+
+
+def _is_here(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname in LOOPBACK
 
 
 def _origin(url: str) -> str:
@@ -203,5 +217,7 @@ def _target(parts: SplitResult) -> str:
 
 
 if __name__ == "__main__":
-    # browser.py URL NAME=VALUE…: for clients in other languages; prints the URL at which it ends.
-    print(Browser(wants=dict(word.split("=", 1) for word in sys.argv[2:])).visit(sys.argv[1]).url)
+    # browser.py URL NAME=VALUE…: for clients in other languages; prints the URL at which it ends. The password is in the
+    # environment, where no list of processes shows it.
+    person = Browser(os.environ.get("BROWSER_PASSWORD", ""), dict(word.split("=", 1) for word in sys.argv[2:]))
+    print(person.visit(sys.argv[1]).url)

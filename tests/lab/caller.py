@@ -52,13 +52,19 @@ class Caller:
 
     def mcp(self, server: str, method: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """One MCP request; the JSON-RPC response."""
+        return self.request(f"/mcp/{server}", method, params, headers).body
+
+    def request(
+        self, path: str, method: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One MCP request to the endpoint at `path`, with its status."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": REVISION,
             "io.modelcontextprotocol/clientCapabilities": {},
         }
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         fields = {"MCP-Protocol-Version": REVISION, "Mcp-Method": method, **(headers or {})}
-        return self.ask("POST", f"/mcp/{server}", message, fields).body
+        return self.ask("POST", path, message, fields)
 
     def tools(self, server: str) -> list[str]:
         """The names of the tools of a server."""

@@ -24,7 +24,7 @@ sys.path.append(str(HERE.parent / "lab"))
 from browser import Browser, Page  # noqa: E402
 from caller import Answer, Caller, text_of  # noqa: E402
 from checks import Wrong, check, new_key  # noqa: E402
-from programs import Failed, Gateway, Peers, free_port, start_listening  # noqa: E402
+from programs import Failed, Gateway, Peers, free_port, listening_port, start_listening  # noqa: E402
 
 #: What the account `ann` reads from the protected server, and so on.
 NOTES = {
@@ -160,9 +160,10 @@ class Lab:
             timeout=patience, check=False,
         )  # fmt: skip
 
-    def client(self, program: str, file: str, ask: Mapping[str, Any]) -> Any:
-        """Runs a client of an SDK; what it printed last."""
-        done = self.run(self.peers.program(program), str(HERE / "clients" / file), json.dumps(ask))
+    def client(self, program: str, file: str, ask: Mapping[str, Any], password: str = "") -> Any:
+        """Runs a client of an SDK for the person who knows the password; what it printed last."""
+        env = {"BROWSER_PASSWORD": password}
+        done = self.run(self.peers.program(program), str(HERE / "clients" / file), json.dumps(ask), env=env)
         check(done.returncode == 0, f"{file} ended with {done.returncode}:\n{done.stderr[-2000:]}")
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -226,4 +227,4 @@ def callback() -> Iterator[str]:
         server.shutdown()
 
 
-__all__ = ["Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "start_listening", "text_of", "until"]
+__all__ = ["Answer", "Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Page", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "listening_port", "new_key", "start_listening", "text_of", "until"]

@@ -12,13 +12,17 @@ import sys
 from pathlib import Path
 
 import inbound
+import issuer_attacks
+import issuer_logins
+import issuer_provider
 import logins
 import tokens
 from lab import Peers, lab
 
 from checks import arguments, run_checks
 
-CHECKS = (*logins.CHECKS, *tokens.CHECKS, *inbound.CHECKS)
+OF_ISSUER = (*issuer_logins.CHECKS, *issuer_provider.CHECKS, *issuer_attacks.CHECKS)
+CHECKS = (*logins.CHECKS, *tokens.CHECKS, *inbound.CHECKS, *OF_ISSUER)
 
 
 def main() -> int:

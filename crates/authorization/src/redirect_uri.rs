@@ -13,7 +13,7 @@ use url::{Host, Url};
 /// Limit of the length in bytes.
 const MAX_BYTES: usize = 2_048;
 /// Schemes of known programs, which have no dot as RFC 8252 asks for.
-const KNOWN_SCHEMES: [&str; 4] = ["cursor", "vscode", "vscode-insiders", "windsurf"];
+const KNOWN_SCHEMES: [&str; 6] = ["cursor", "raycast", "vscode", "vscode-insiders", "warp", "windsurf"];
 /// The beginnings of loopback URIs. Each is followed by a port, a path, a query or the end.
 const LOOPBACK: [&str; 3] = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
 
@@ -147,6 +147,8 @@ mod tests {
             ("http://127.0.0.1", Receiver::Loopback),
             ("http://[::1]:9/cb?a=b", Receiver::Loopback),
             ("cursor://anysphere.cursor-mcp/oauth/callback", Receiver::Program("cursor".into())),
+            ("warp://mcp/oauth2callback", Receiver::Program("warp".into())),
+            ("raycast://oauth?package_name=mcp", Receiver::Program("raycast".into())),
             ("com.example.app:/oauth", Receiver::Program("com.example.app".into())),
         ] {
             assert_eq!(uri(text).receiver(), receiver, "{text}");

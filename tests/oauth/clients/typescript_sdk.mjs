@@ -2,7 +2,8 @@
 //
 //   peer-node typescript_sdk.mjs '{"url": …, "callback": …, "account": …, "tool": …, "browser": [command, …]}'
 //
-// The browser is a command that opens a URL and prints the one at which it ends. Prints one JSON line as python_sdk.py does.
+// The browser is a command that opens a URL and prints the one at which it ends. `document` and `steps` are as in
+// python_sdk.py, and so is the JSON line that is printed.
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
@@ -10,10 +11,12 @@ import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@model
 const ask = JSON.parse(process.argv[2]);
 const run = promisify(execFile);
 const urls = [];
+const secrets = [];
 let ended;
 
 class Login {
   redirectUrl = ask.callback;
+  clientMetadataUrl = ask.document;
   clientMetadata = {
     client_name: 'typescript', redirect_uris: [ask.callback], application_type: 'native',
     grant_types: ['authorization_code', 'refresh_token'], response_types: ['code'], token_endpoint_auth_method: 'none',
@@ -21,11 +24,18 @@ class Login {
   clientInformation() { return this.client; }
   saveClientInformation(client) { this.client = client; }
   tokens() { return this.kept; }
-  saveTokens(tokens) { this.kept = tokens; }
+  saveTokens(tokens) {
+    this.kept = tokens;
+    secrets.push(...[tokens.access_token, tokens.refresh_token].filter(Boolean));
+  }
   codeVerifier() { return this.verifier; }
   saveCodeVerifier(verifier) { this.verifier = verifier; }
   discoveryState() { return this.discovered; }
   saveDiscoveryState(state) { this.discovered = state; }
+  invalidateCredentials(scope) {
+    if (scope === 'all' || scope === 'client') this.client = undefined;
+    if (scope === 'all' || scope === 'tokens') this.kept = undefined;
+  }
   async redirectToAuthorization(url) {
     urls.push(String(url));
     const [program, ...words] = ask.browser;
@@ -34,21 +44,51 @@ class Login {
   }
 }
 
-async function connected(login) {
-  const transport = new StreamableHTTPClientTransport(new URL(ask.url), { authProvider: login });
+const login = new Login();
+let transport;
+
+async function connected() {
+  transport = new StreamableHTTPClientTransport(new URL(ask.url), { authProvider: login });
   const client = new Client({ name: 'typescript', version: '1' });
   try {
     await client.connect(transport);
   } catch (error) {
     if (!(error instanceof UnauthorizedError)) throw error;
     await transport.finishAuth(ended.searchParams);
-    return connected(login);
+    return connected();
   }
   return client;
 }
 
-const client = await connected(new Login());
-const result = await client.callTool({ name: ask.tool, arguments: {} });
+// Ends the login at the authorization server.
+async function revoke() {
+  const form = { token: login.kept.refresh_token, client_id: login.client.client_id };
+  const url = login.discovered.authorizationServerMetadata.revocation_endpoint;
+  const answer = await fetch(url, { method: 'POST', body: new URLSearchParams(form) });
+  if (!answer.ok) throw new Error(`the revocation is answered with ${answer.status}`);
+}
+
+async function called() {
+  try {
+    return await client.callTool({ name: ask.tool, arguments: {} });
+  } catch (error) {
+    if (!(error instanceof UnauthorizedError)) throw error;
+    await transport.finishAuth(ended.searchParams);
+    return await client.callTool({ name: ask.tool, arguments: {} });
+  }
+}
+
+const client = await connected();
+let result;
+for (const step of ask.steps ?? ['call']) {
+  // The gateway takes no altered token, so the client needs another one.
+  if (step === 'refresh') login.kept = { ...login.kept, access_token: `${login.kept.access_token}x` };
+  else if (step === 'revoke') await revoke();
+  else result = await called();
+}
+const { tools } = await client.listTools();
 const text = result.content.map((part) => part.text ?? '').join('');
-console.log(JSON.stringify({ text, failed: Boolean(result.isError), urls }));
+console.log(JSON.stringify({
+  text, failed: Boolean(result.isError), tools: tools.map((tool) => tool.name), urls, secrets,
+}));
 await client.close();
