@@ -206,7 +206,8 @@ impl Grants {
             return Ok(());
         }
         let mut own = self.records.list(prefix).await?;
-        own.sort_by_key(|(_, grant)| (!grant.is_over(now), grant.used()));
+        // A web site can make the browser repeat a remembered request. The codes that nobody redeems displace no login.
+        own.sort_by_key(|(_, grant)| (!grant.is_over(now), grant.step().is_some(), grant.used()));
         let too_many = count + 1 - MAX_OF_ONE;
         let is_old = |(at, (_, grant)): &(usize, &(String, Grant))| *at < too_many || grant.is_over(now);
         for (_, (id, _)) in own.iter().enumerate().filter(is_old) {

@@ -527,6 +527,20 @@ async fn owner_has_a_limit_of_grants_and_the_one_unused_for_longest_makes_room()
 }
 
 #[tokio::test]
+async fn codes_that_nobody_redeems_displace_no_login() {
+    let mut site = Site::new(Vec::new()).await;
+    let (ann, client) = (site.person("key:ann", Role::Caller), site.register(CALLBACK).await);
+    let code = site.log_in(&ann, &client, CALLBACK).await;
+    let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    site.wait(1);
+    for _ in 0..100 {
+        site.log_in(&ann, &client, CALLBACK).await;
+    }
+    assert_eq!(site.server.grants(Some("key:ann"), site.now).await.expect("grants").len(), 32);
+    assert!(token(&site, &refresh_form(&client, &tokens)).await.is_ok());
+}
+
+#[tokio::test]
 async fn metadata_has_what_clients_look_for() {
     let site = Site::new(Vec::new()).await;
     let metadata = site.server.metadata();
