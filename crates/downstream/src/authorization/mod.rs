@@ -50,7 +50,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// The endpoints of `server`, whose clients `guard` lets in from now on. People sign in at `pages`.
+    /// The endpoints of `server`, whose clients `guard` accepts from now on. People sign in at `pages`.
     pub fn new(server: Arc<AuthorizationServer>, guard: &mut Guard, pages: &Arc<Pages>) -> Arc<Self> {
         guard.serve_authorization();
         let [authorize_rate, token_rate, register_rate] =
