@@ -23,6 +23,7 @@ criterion_group!(
     lists::lookup,
     lists::thousand_tools,
     guards::breaker,
-    guards::sealer
+    guards::sealer,
+    guards::tokens
 );
 criterion_main!(benches);

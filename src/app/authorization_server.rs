@@ -130,7 +130,7 @@ struct GatewayHost {
     authenticator: Arc<Authenticator>,
     /// The login service at which people sign in.
     people: Option<Arc<Provider>>,
-    /// Whether the holders of keys may let clients in.
+    /// Whether the holders of keys may agree to grants.
     takes_keys: bool,
 }
 
@@ -138,6 +138,11 @@ impl Host for GatewayHost {
     fn rights(&self, owner: &str) -> Option<Access> {
         let holder = self.authenticator.key_holder(owner).filter(|_| self.takes_keys);
         holder.map(|holder| Access::of(&holder))
+    }
+
+    fn may_agree(&self, owner: &str) -> bool {
+        // Nothing tells when the issuer of tokens takes the rights of a subject away.
+        Principal::is_person_id(owner) || self.takes_keys && !owner.starts_with("jwt:")
     }
 
     fn credential(&self, owner: &str) -> Option<String> {

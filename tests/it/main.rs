@@ -4,6 +4,7 @@
 mod attacks;
 mod attribution;
 mod audit;
+mod authorization_server;
 mod away;
 mod bad_input;
 mod caller_limits;
@@ -60,6 +61,7 @@ mod operated_files;
 mod operator;
 mod orphans;
 mod peers;
+mod people_login;
 mod places;
 mod principal_logins;
 mod principal_offers;

@@ -51,7 +51,7 @@ impl KeyHash {
         }
     }
 
-    /// A tag of the key behind this hash. Nobody can tell the hash from it.
+    /// A tag of the key of this hash. It does not reveal the hash.
     pub(super) fn tag(&self) -> String {
         let digest = Sha256::new().chain_update("tag of an API key\0");
         let digest = match self {

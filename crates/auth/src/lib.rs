@@ -363,7 +363,7 @@ impl Authenticator {
         self.renewed.send_replace(());
     }
 
-    /// Changes after each renewal, once all affected principals were notified.
+    /// Changes after each renewal, and after the end of a grant, once all affected principals were notified.
     pub fn renewals(&self) -> watch::Receiver<()> {
         self.renewed.subscribe()
     }
@@ -415,8 +415,8 @@ impl Authenticator {
 
     /// Notifies the principals of the grant `id` of the authorization server, which has ended.
     pub fn end_grant(&self, id: &str) {
-        if let Some(own) = &*self.own.load() {
-            own.end(id);
+        if self.own.load().as_ref().is_some_and(|own| own.end(id)) {
+            self.renewed.send_replace(());
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariants: a token is accepted while its grant exists. If the grant ends in this process, its principals are
 //! notified at once; if another process ends it, its tokens are refused within a minute. The principal of a token is
 //! the one that agreed to the grant, and not another one of the same name. A token for one endpoint is accepted there only.
-//! A token of the holder of an API key never allows more than the key does now: if the key is revoked or changed, the
+//! A token of the holder of an API key never allows more than the key does now. If the key is revoked or changed, the
 //! principals of its tokens are notified with those of the key.
 //!
 //! Not here: how tokens come about (`authorization`), and the comparison of endpoint and path (`downstream`).
@@ -171,13 +171,12 @@ impl OwnTokens {
         self.issuer.may_grant(owner, role)
     }
 
-    /// Notifies all principals of the grant `id`, which has ended.
-    pub(super) fn end(&self, id: &str) {
+    /// Notifies all principals of the grant `id`, which has ended. Returns whether there may be any.
+    pub(super) fn end(&self, id: &str) -> bool {
         let mut grants = self.grants();
         grants.ended += 1;
-        if let Some(seen) = grants.seen.pop(id) {
-            seen.revocation_state.end();
-        }
+        let seen = grants.seen.pop(id);
+        seen.inspect(|seen| seen.revocation_state.end()).is_some()
     }
 
     /// Notifies the principals of all grants of `owners`, whose keys were revoked or changed. The grants are looked up
@@ -257,13 +256,13 @@ impl OwnTokens {
     }
 }
 
-/// The sender of a token, and the second since 1970 at which the token or the credential behind it expires.
+/// The sender of a token, and the second since 1970 at which the token or the key of its owner expires.
 struct Sender {
     principal: Principal,
     until: u64,
 }
 
-/// The holder of the API key behind a token.
+/// The holder of the API key of a token.
 pub(super) struct Holder {
     pub(super) principal: Principal,
     /// When the key expires, in seconds since 1970.

@@ -16,6 +16,11 @@ pub trait Host: Send + Sync {
     /// Returns what `owner`, the id of a principal, may do now; none if its credential is gone.
     fn rights(&self, owner: &str) -> Option<Access>;
 
+    /// Whether `owner` may agree to a grant: later the gateway has to know what it may do then.
+    fn may_agree(&self, _owner: &str) -> bool {
+        true
+    }
+
     /// Returns a tag of the credential of `owner`; another credential of the same owner has another tag. For a person who
     /// signed in at the login service, it is a tag of the settings that decide who may sign in there. None for an owner
     /// without either.

@@ -370,7 +370,10 @@ impl AuthorizationServer {
         if request.redirect_uri.as_ref().is_some_and(|uri| *uri != grant.redirect_uri) {
             return Err(Error::new(Code::InvalidGrant, "`redirect_uri` is not the one that got the code"));
         }
-        let Some(named) = request.resource.as_deref() else { return Ok(()) };
+        // Also if the server or view does not exist for a while.
+        let Some(named) = request.resource.as_deref().filter(|named| *named != grant.resource) else {
+            return Ok(());
+        };
         let named = resource::find(Some(named), &self.config.issuer, &*self.host)?;
         if named.identifier == grant.resource {
             return Ok(());
@@ -401,8 +404,10 @@ impl AuthorizationServer {
         request: &AuthorizationRequest,
     ) -> Result<Access, AuthorizationError> {
         let refused = |reason| request.refused(Error::new(Code::AccessDenied, reason), &self.config.issuer);
-        if owner.person().is_none() && self.host.rights(owner.id()).is_none() {
-            return Err(refused("the person signed in in a way that lets no client in"));
+        if !self.host.may_agree(owner.id()) {
+            return Err(refused(
+                "the credential of the sign-in is of a kind that agrees to no login of a client",
+            ));
         }
         let access = request.requested.granted(&Access::of(owner));
         access.ok_or_else(|| refused("the person has no access to this view"))

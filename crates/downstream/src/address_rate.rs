@@ -1,8 +1,8 @@
 //! Limits of how often one address may send a request: a bucket of tokens for each, which fills up with time.
 //!
 //! Invariants: an address that sends too much is refused, and no other one is. Addresses that were not seen for the longest
-//! time are forgotten, so many of them cost little memory. What all of them cost in sum is limited where the work is done: documents
-//! of clients, registrations, grants (`authorization`), and the memory of requests.
+//! time are forgotten, so many of them cost little memory. The work of all addresses together has limits of its own:
+//! documents of clients, registrations, grants (`authorization`), and the memory of requests.
 //!
 //! The address is the peer of the connection. Behind a reverse proxy all clients have one, so the limits allow what
 //! thousands of clients need.

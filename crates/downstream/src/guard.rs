@@ -124,7 +124,7 @@ impl Guard {
         Arc::clone(&self.authenticator)
     }
 
-    /// Lets in clients of the authorization server.
+    /// Accepts clients of the authorization server from now on.
     pub(crate) const fn serve_authorization(&mut self) {
         self.has_authorization_server = true;
     }

@@ -103,7 +103,7 @@ impl Metadata {
             None => format!("{}{path}", self.base(others.as_deref(), host)?),
         };
         let servers = others.iter().flat_map(|source| &source.authorization_servers).map(String::as_str);
-        // What the endpoints need. Operators request more by themselves.
+        // The endpoints need these two. Operators request more by themselves.
         let mut scopes: Vec<&str> = role_scopes(Role::Caller).filter(|_| own.is_some()).collect();
         scopes.extend(others.iter().flat_map(|source| &source.scopes).map(String::as_str));
         Some(Raw::of(&Document {

@@ -12,6 +12,7 @@
 //! - [`child`] a flooding server on standard input and output;
 //! - [`asker`] and [`asking`] a server that asks its client before it answers;
 //! - [`stateful`] and [`stateful_http`] a server that keeps state for each client;
+//! - [`browser`] a browser without scripts, and [`remote_client`] a client that logs a person in through it;
 //! - [`redis`] a real Redis, and a slow proxy to it;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`r2r`] R2R, from recordings;
@@ -38,6 +39,7 @@ pub mod peers;
 pub mod process;
 pub mod redis;
 pub mod registry;
+pub mod remote_client;
 pub mod rmcp_peer;
 pub mod scripted;
 pub mod sse;

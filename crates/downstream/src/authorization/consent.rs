@@ -1,10 +1,10 @@
 //! `/oauth/authorize`: asks a person whether a client gets access, and leads the browser back to the client.
 //!
-//! Invariants: a client is looked up only for a visitor with a session. The browser is redirected only to the redirect URI of a client
-//! that is known; every other error is shown on a page. Agreement counts only in the session that was asked, within ten
-//! minutes: the form has the CSRF token of the session, and the request as it was shown, sealed for the session. Repeating the form
-//! gives the same client another code and nothing else. Texts that a client chose are escaped, and the page says that the client chose
-//! them. Each decision has an audit line.
+//! Invariants: a client is looked up only for a visitor with a session. The browser is redirected only to the redirect
+//! URI of a client that is known. Every other error is shown on a page. Agreement counts only in the session that was asked,
+//! within ten minutes: the form has the CSRF token of the session, and the request sealed for it. Repeating the form gives the
+//! same client another code and nothing else. Texts that a client chose are escaped, and the page says who chose them. Each
+//! decision has an audit line.
 //!
 //! Source: RFC 6749, sections 3.1, 4.1.1 and 10.12; RFC 9700, section 4.15 (clickjacking); MCP 2026-07-28
 //! `basic/security_best_practices`, confused deputy.
@@ -206,7 +206,7 @@ fn receiver(receiver: &Receiver) -> String {
     }
 }
 
-/// What the person has to look at before agreeing.
+/// The warnings of a page.
 fn warnings(consent: &Consent) -> Vec<String> {
     let of_receiver = match consent.receiver {
         Receiver::Site(_) => None,

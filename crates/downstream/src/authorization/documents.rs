@@ -1,9 +1,11 @@
 //! The documents for clients: the metadata of the authorization server, and its public keys.
 //!
-//! The metadata has one content, whose `issuer` is the public URL. It is at the well-known paths (RFC 8414, section 3.1;
-//! `OpenID` Connect Discovery 1.0, section 4), and there may follow the path of the public URL and that of an MCP endpoint: clients
-//! without the metadata of the protected resource take the MCP endpoint for the issuer. Some append instead. Every other
-//! path is answered with 404, so that a client tries the next one.
+//! The metadata is one document, whose `issuer` is the public URL. It is at the well-known paths, also with the path of the
+//! public URL or of an MCP endpoint inserted, and appended to MCP endpoints. Clients that do not read the metadata of the
+//! protected resource take the MCP endpoint for the issuer. Every other path is answered with 404, so that a client tries
+//! the next one.
+//!
+//! Source: RFC 8414, section 3.1; `OpenID` Connect Discovery 1.0, section 4.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +13,7 @@ use std::time::SystemTime;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, ORIGIN, VARY};
+use http::header::{CACHE_CONTROL, ORIGIN, PRAGMA, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use url::Url;
 
@@ -74,6 +76,7 @@ fn is_endpoint(path: &str, issuer: &str) -> bool {
 }
 
 fn cached(mut answer: Response, request: &HeaderMap) -> Response {
+    answer.headers_mut().remove(PRAGMA);
     answer.headers_mut().insert(CACHE_CONTROL, LASTS);
     if !request.contains_key(ORIGIN) {
         // A cached answer without CORS headers must not be given to a web page, which could not read it.

@@ -41,7 +41,7 @@ pub(super) const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters
 /// The client of the operator's file.
 pub(super) const CONFIGURED: &str = "configured";
 
-/// What people may do, by the id of their principal.
+/// The roles of people, by the id of their principal.
 #[derive(Default)]
 pub(super) struct People {
     rights: Mutex<HashMap<String, Role>>,

@@ -83,8 +83,8 @@ async fn remembered_consent_leads_back_at_once_also_after_the_sign_in() {
     assert!(policy.contains("form-action 'self' https:;"), "{policy}");
     let back = site.sign_in(&mut browser, &link, &site.keys[0]).await;
     assert!(browser.get(&back).await.location().starts_with(CALLBACK));
-    let asked = site.alice().await.get(&authorize(CONFIGURED, CALLBACK, &[("prompt", "consent")])).await;
-    assert_eq!(asked.heading(), (200, "Allow a client to use this gateway?"));
+    let page = site.alice().await.get(&authorize(CONFIGURED, CALLBACK, &[("prompt", "consent")])).await;
+    assert_eq!(page.heading(), (200, "Allow a client to use this gateway?"));
 }
 
 #[tokio::test]
@@ -210,6 +210,7 @@ async fn documents_are_at_every_path_that_clients_try() {
             let document: Value = serde_json::from_str(&answer.text).expect("JSON");
             assert_eq!(document["issuer"], "https://gw.example", "{path}");
             assert_eq!(answer.header("cache-control"), "public, max-age=300");
+            assert_eq!(answer.header("pragma"), "");
             assert_eq!(answer.header("vary"), "origin");
             assert_eq!(answer.header("access-control-allow-origin"), if origin.is_some() { "*" } else { "" });
             assert_eq!(answer.header("access-control-allow-credentials"), "");
@@ -232,14 +233,14 @@ async fn documents_are_at_every_path_that_clients_try() {
 async fn web_page_of_any_origin_may_be_a_client_and_none_sees_the_consent_page() {
     let site = Site::new().await;
     let mut program = site.program(None);
-    let preflight = |wanted: &'static str| {
+    let preflight = |requested: &'static str| {
         [
             ("origin", "https://inspector.example"),
-            ("access-control-request-method", wanted),
+            ("access-control-request-method", requested),
             ("access-control-request-headers", "content-type,authorization,mcp-protocol-version"),
         ]
     };
-    for (path, wanted) in [
+    for (path, method) in [
         ("/oauth/token", "POST"),
         ("/oauth/revoke", "POST"),
         ("/oauth/register", "POST"),
@@ -247,10 +248,10 @@ async fn web_page_of_any_origin_may_be_a_client_and_none_sees_the_consent_page()
         ("/oauth/jwks.json", "GET"),
         ("/.well-known/oauth-authorization-server", "GET"),
     ] {
-        let answer = program.send(Method::OPTIONS, path, &preflight(wanted), String::new()).await;
+        let answer = program.send(Method::OPTIONS, path, &preflight(method), String::new()).await;
         assert_eq!(answer.status, StatusCode::NO_CONTENT, "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), "*", "{path}");
-        assert!(answer.header("access-control-allow-methods").contains(wanted));
+        assert!(answer.header("access-control-allow-methods").contains(method));
         let allowed = answer.header("access-control-allow-headers");
         assert_eq!(allowed, "content-type, authorization, mcp-protocol-version");
         let headers = [("origin", "https://inspector.example")];
@@ -398,9 +399,9 @@ async fn in_session(site: &Site, tokens: &Value, accept: &str) -> Shown {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
     let mut program: Browser = site.program(None);
-    let begun = program.send(Method::POST, "/mcp", &headers, body).await;
-    assert_eq!(begun.status, StatusCode::OK, "{}", begun.text);
-    let session = begun.header("mcp-session-id").to_owned();
+    let started = program.send(Method::POST, "/mcp", &headers, body).await;
+    assert_eq!(started.status, StatusCode::OK, "{}", started.text);
+    let session = started.header("mcp-session-id").to_owned();
     let headers: Vec<_> = headers.into_iter().chain([("mcp-session-id", session.as_str())]).collect();
     let call =
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "x"}}).to_string();

@@ -35,7 +35,7 @@ use authorization::{AUTHORIZE, AuthorizationServer, KEY_SET, REGISTER, REVOKE, T
 /// Requests to the authorization page that one address may send at once, and the time in which one more may come.
 const AUTHORIZE_RATE: (u32, Duration) = (100, Duration::from_millis(100));
 /// Requests with tokens: 10,000 clients behind one proxy send 17 in a second, and more after it was away.
-const TOKEN_RATE: (u32, Duration) = (500, Duration::from_millis(20));
+const TOKEN_RATE: (u32, Duration) = (1_200, Duration::from_millis(10));
 /// Registrations: half of those that all addresses may send, so that no address shuts out the others.
 const REGISTER_RATE: (u32, Duration) = (15, Duration::from_secs(4));
 
@@ -49,7 +49,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// The endpoints of `server`, whose clients `guard` lets in from now on. People sign in at `pages`.
+    /// The endpoints of `server`, whose clients `guard` accepts from now on. People sign in at `pages`.
     pub fn new(server: Arc<AuthorizationServer>, guard: &mut Guard, pages: &Arc<Pages>) -> Arc<Self> {
         guard.serve_authorization();
         let [authorize_rate, token_rate, register_rate] =

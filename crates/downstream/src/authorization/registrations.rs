@@ -95,15 +95,13 @@ pub(super) async fn remove(
 #[allow(clippy::result_large_err)] // it is sent as it is
 fn managing(endpoints: &Endpoints, request: Request) -> Result<(ClientRequest, SecretString), Response> {
     let request = ClientRequest::without_body(request, &endpoints.token_rate)?;
-    match bearer(&request.headers) {
-        Some(token) => Ok((request, token)),
-        None => {
-            let reason = "`Authorization` has to be `Bearer` and the token of the registration";
-            let mut answer = answer::invalid(StatusCode::UNAUTHORIZED, reason);
-            answer.headers_mut().insert(WWW_AUTHENTICATE, MISSING);
-            Err(answer)
-        }
+    if let Some(token) = bearer(&request.headers) {
+        return Ok((request, token));
     }
+    let reason = "`Authorization` has to be `Bearer` and the token of the registration";
+    let mut answer = answer::invalid(StatusCode::UNAUTHORIZED, reason);
+    answer.headers_mut().insert(WWW_AUTHENTICATE, MISSING);
+    Err(answer)
 }
 
 fn refused(error: &Error, id: RequestId) -> Response {

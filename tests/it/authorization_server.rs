@@ -1,0 +1,422 @@
+//! The authorization server of the gateway, from outside: remote clients log people in, and their tokens end with what they
+//! come from.
+
+use std::path::Path;
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::revoked::Open;
+use crate::support::browser::Browser;
+use crate::support::remote_client::{CALLBACK, OauthAnswer, Proof, RemoteClient, Tokens, free_address};
+use crate::support::scripted::{Act, Scripted, Server, Tool};
+use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
+
+const ANN: &str = "swy_ann_0123456789abcdef0123456789abcdef0123456789abcdef";
+const BOB: &str = "swy_bob_fedcba9876543210fedcba9876543210fedcba9876543210";
+/// Another key with the name of the first one.
+const OTHER_ANN: &str = "swy_ann_00000000000000000000000000000000000000000000beef";
+
+/// A gateway whose public URL is its own address.
+struct Site {
+    address: &'static str,
+    one: Server,
+    two: Server,
+}
+
+impl Site {
+    fn new() -> Self {
+        let server = |tool: &str| {
+            Scripted::modern().tool(Tool::named(tool)).tool(Tool::named("slow").does(Act::Hang)).start()
+        };
+        Self { address: free_address(), one: server("one"), two: server("two") }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// The configuration with `keys`, and with `more` in `server`.
+    fn registry(&self, keys: &[(&str, &str)], more: &str) -> Registry {
+        let server = format!(
+            "server: {{{}, public_url: 'http://{}', state_dir: state, authorization_server: {{keys: true}}{more}}}",
+            api_keys(keys),
+            self.address
+        );
+        let servers = Registry::new().http("one", &self.one.url()).http("two", &self.two.url());
+        servers.setting(&server).setting("views: {help: {servers: [two]}}").setting("tool_names: prefixed")
+    }
+
+    async fn started(&self, keys: &[(&str, &str)]) -> Running {
+        let gateway = Gateway::of(&self.registry(keys, "")).listening_on(self.address).start().await;
+        gateway.offers_to("one__one", &format!("Bearer {}", keys[0].0)).await;
+        gateway.offers_to("two__two", &format!("Bearer {}", keys[0].0)).await;
+        gateway
+    }
+
+    /// A client that has registered itself, for the endpoint at `path`.
+    async fn client(&self, path: &str) -> RemoteClient {
+        RemoteClient::refused_at(&self.url(path)).await.registered(CALLBACK).await
+    }
+
+    /// An MCP client with `tokens` at `path`.
+    fn mcp(&self, path: &str, tokens: &Tokens) -> Client {
+        Client::at(&self.url(path)).with_header("authorization", &tokens.bearer())
+    }
+
+    /// The status of a REST request with `tokens`.
+    async fn rest(&self, route: &str, tokens: &Tokens) -> u16 {
+        self.mcp(&format!("/api/v1/mcp{route}"), tokens).bare(Method::GET, &[]).await.status
+    }
+}
+
+const CALLER: &str = "role: caller";
+
+async fn tools_of(client: &Client) -> Vec<String> {
+    let mut names = client.modern("tools/list", json!({})).await.tool_names();
+    names.sort();
+    names
+}
+
+/// Replaces the configuration file, and waits until the reload is done.
+async fn reloaded(gateway: &Running, registry: &Registry) {
+    let reloads = || gateway.log().iter().filter(|line| line["message"] == "configuration reloaded").count();
+    let before = reloads();
+    gateway.rewrite(&registry.yaml());
+    gateway.hang_up();
+    eventually("the file was taken over", async || (reloads() > before).then_some(())).await;
+}
+
+/// The texts of all files below `folder`.
+fn texts_below(folder: &Path, texts: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            texts_below(&path, texts);
+        } else {
+            texts.push(String::from_utf8_lossy(&std::fs::read(&path).expect("a file")).into_owned());
+        }
+    }
+}
+
+/// The records of grants in the state folder of `gateway`.
+fn grants(gateway: &Path) -> Vec<std::path::PathBuf> {
+    let of_issuer = std::fs::read_dir(gateway.join("state/authorization")).expect("a folder");
+    let folders = of_issuer.map(|entry| entry.expect("an entry").path().join("grants"));
+    let files = folders
+        .filter(|folder| folder.exists())
+        .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"));
+    let files = files.map(|entry| entry.expect("an entry").path());
+    files
+        .filter(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().contains("records")))
+        .collect()
+}
+
+#[tokio::test]
+async fn remote_client_gets_from_a_refusal_to_calls_and_its_revocation_ends_them() {
+    let site = Site::new();
+    let gateway = site.started(&[(ANN, "role: superuser")]).await;
+    let client = site.client("/mcp").await;
+    assert_eq!(client.resource["authorization_servers"], json!([site.url("")]));
+    assert_eq!(client.resource["scopes_supported"], json!(["mcp:read", "mcp:call"]));
+    assert_eq!(client.scope.as_deref(), Some("mcp:call"));
+    let tokens = client.logged_in(ANN, &[]).await;
+    assert_eq!(tokens.scope, "mcp:read mcp:call", "as requested, though the key may do more");
+
+    let mcp = site.mcp("/mcp", &tokens);
+    assert_eq!(mcp.call("one__one", json!({})).await.status, 200);
+    let session = mcp.legacy().await;
+    let called = session.request("tools/call", json!({"name": "two__two", "arguments": {}})).await;
+    assert_eq!((called.status, called.text().as_str()), (200, "{}"), "{called:?}");
+    assert_eq!(site.rest("/servers", &tokens).await, 200);
+    let call = json!({"server": "one", "tool": "one", "arguments": {}}).to_string();
+    assert_eq!(site.mcp("/api/v1/mcp/call", &tokens).post(&call, &[]).await.status, 200);
+
+    let next = client.refresh(&tokens).await.tokens();
+    assert!(next.access != tokens.access && next.refresh != tokens.refresh);
+    let mut open = Open::of(&gateway, &next.access).await;
+    let running = {
+        let mcp = site.mcp("/mcp", &next);
+        tokio::spawn(async move { mcp.call("one__slow", json!({})).await })
+    };
+    eventually("the call has reached the server", async || (site.one.runs("slow") > 0).then_some(())).await;
+    let began = std::time::Instant::now();
+    assert_eq!(client.revoke(next.refresh.as_deref().expect("a refresh token")).await, 200);
+    open.ends().await;
+    assert_eq!(running.await.expect("an answer").status, 401);
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    assert_eq!(open.next_requests().await, [401, 401]);
+    for gone in [&tokens, &next] {
+        assert_eq!(site.rest("/servers", gone).await, 401);
+        assert_eq!(client.refresh(gone).await.json["error"], "invalid_grant");
+    }
+    assert_eq!(grants(gateway.folder()), [] as [std::path::PathBuf; 0]);
+}
+
+#[tokio::test]
+async fn token_is_accepted_at_its_endpoint_and_in_its_view_alone() {
+    let (site, other) = (Site::new(), Site::new());
+    let gateway = site.started(&[(ANN, CALLER)]).await;
+    let _other_gateway = other.started(&[(ANN, CALLER)]).await;
+
+    let of_view = site.client("/mcp/help").await;
+    let tokens = of_view.logged_in(ANN, &[]).await;
+    assert_eq!(tokens.scope, "mcp:read mcp:call view:help");
+    for path in ["/mcp/help", "/mcp"] {
+        assert_eq!(tools_of(&site.mcp(path, &tokens)).await, ["two__slow", "two__two"], "{path}");
+    }
+    assert!(site.mcp("/mcp", &tokens).call("one__one", json!({})).await.error().is_object());
+    let in_scope = site.client("/mcp").await.logged_in(ANN, &[("scope", "mcp:call view:help")]).await;
+    assert_eq!(tools_of(&site.mcp("/mcp", &in_scope)).await, ["two__slow", "two__two"]);
+
+    let of_server = site.client("/mcp/one").await.logged_in(ANN, &[]).await;
+    assert_eq!(tools_of(&site.mcp("/mcp/one", &of_server)).await.len(), 2);
+    for path in ["/mcp", "/mcp/two", "/mcp/help", "/sse", "/sse/one"] {
+        assert_eq!(site.mcp(path, &of_server).modern("tools/list", json!({})).await.status, 401, "{path}");
+    }
+    assert_eq!(site.rest("/servers", &of_server).await, 401);
+
+    let foreign = other.client("/mcp").await.logged_in(ANN, &[]).await;
+    assert_eq!(other.rest("/servers", &foreign).await, 200);
+    assert_eq!(site.rest("/servers", &foreign).await, 401);
+    drop(gateway);
+}
+
+#[tokio::test]
+async fn grants_end_with_the_key_of_their_owner_and_follow_its_rights() {
+    let site = Site::new();
+    let gateway = site.started(&[(BOB, "role: superuser"), (ANN, CALLER)]).await;
+    let client = site.client("/mcp").await;
+    let (anns, bobs) = (client.logged_in(ANN, &[]).await, client.logged_in(BOB, &[]).await);
+    let bobs_streams = Open::of(&gateway, &bobs.access).await;
+
+    let mut open = Open::of(&gateway, &anns.access).await;
+    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser"), (ANN, "role: reader")], "")).await;
+    open.ends().await;
+    let mcp = site.mcp("/mcp", &anns);
+    assert_eq!(tools_of(&mcp).await.len(), 4, "the token is still good for reading");
+    assert_ne!(mcp.call("one__one", json!({})).await.status, 200, "and no more for calls");
+    let anns = client.refresh(&anns).await.tokens();
+    assert_eq!(anns.scope, "mcp:read");
+    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser"), (ANN, "role: caller, view: help")], ""))
+        .await;
+    assert_eq!(tools_of(&site.mcp("/mcp", &anns)).await, ["two__slow", "two__two"]);
+
+    // Another key of the same name: the tokens of the first one are no good for it.
+    let mut open = Open::of(&gateway, &anns.access).await;
+    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser"), (OTHER_ANN, CALLER)], "")).await;
+    open.ends().await;
+    assert_eq!(site.rest("/servers", &anns).await, 401);
+    assert_eq!(client.refresh(&anns).await.json["error"], "invalid_grant");
+    eventually("its grant is removed", async || (grants(gateway.folder()).len() == 1).then_some(())).await;
+
+    let other = client.logged_in(OTHER_ANN, &[]).await;
+    let mut open = Open::of(&gateway, &other.access).await;
+    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser")], "")).await;
+    open.ends().await;
+    assert_eq!(open.next_requests().await, [401, 401]);
+    assert_eq!(site.rest("/servers", &other).await, 401);
+    eventually("its grant is removed", async || (grants(gateway.folder()).len() == 1).then_some(())).await;
+    assert_eq!(bobs_streams.next_requests().await, [200, 202], "others notice nothing");
+    assert_eq!(client.refresh(&bobs).await.status, 200);
+}
+
+#[tokio::test]
+async fn key_of_the_key_file_ends_its_grants_without_a_reload() {
+    let site = Site::new();
+    let settings = format!(
+        "server: {{auth_mode: api_key, keys_file: keys.json, public_url: 'http://{}', state_dir: state, \
+         authorization_server: {{keys: true}}}}",
+        site.address
+    );
+    let gateway = Gateway::of(&Registry::new().http("one", &site.one.url()).setting(&settings));
+    let key = |arguments: &[&str]| {
+        let output = gateway.output(&[&["key"], arguments].concat());
+        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
+    };
+    let made = key(&["add", "goes"]);
+    let gateway = gateway.listening_on(site.address).start().await;
+    let client = site.client("/mcp").await;
+    let tokens = client.logged_in(&made, &[]).await;
+    let mut open = Open::of(&gateway, &tokens.access).await;
+    gateway.gateway().output(&["key", "revoke", "goes"]);
+    open.ends().await;
+    assert_eq!(site.rest("/servers", &tokens).await, 401);
+    eventually("its grant is removed", async || grants(gateway.folder()).is_empty().then_some(())).await;
+}
+
+#[tokio::test]
+async fn grants_and_tokens_outlive_a_restart_and_keys_that_went_meanwhile_do_not() {
+    let site = Site::new();
+    let gateway = site.started(&[(ANN, CALLER), (BOB, CALLER)]).await;
+    let client = site.client("/mcp").await;
+    let (anns, bobs) = (client.logged_in(ANN, &[]).await, client.logged_in(BOB, &[]).await);
+    let gateway = gateway.end().await;
+    std::fs::write(gateway.folder().join("mcp_servers.yaml"), site.registry(&[(ANN, CALLER)], "").yaml())
+        .expect("written");
+    let gateway = gateway.start().await;
+    assert_eq!(site.rest("/servers", &anns).await, 200);
+    assert_eq!(site.rest("/servers", &bobs).await, 401);
+    eventually("the grant of the revoked key is removed", async || {
+        (grants(gateway.folder()).len() == 1).then_some(())
+    })
+    .await;
+    let next = client.refresh(&anns).await.tokens();
+    assert_eq!(site.rest("/servers", &next).await, 200);
+    assert_eq!(client.refresh(&bobs).await.json["error"], "invalid_grant");
+}
+
+/// 1,000 refreshes at once of one family: one write, one answer, and nobody is logged out.
+#[tokio::test]
+async fn thousand_refreshes_at_once_get_one_answer_and_nobody_is_logged_out() {
+    let site = Site::new();
+    let gateway = site.started(&[(ANN, CALLER)]).await;
+    let client = site.client("/mcp").await;
+    let tokens = client.logged_in(ANN, &[]).await;
+    let answers = join_all((0..1_000).map(|_| client.refresh(&tokens))).await;
+    let good: Vec<_> = answers.iter().map(OauthAnswer::tokens).collect();
+    assert!(good.iter().all(|other| *other == good[0]));
+    let refresh = good[0].refresh.as_deref().expect("a refresh token");
+    assert_eq!(refresh.split('_').nth(2), Some("1"), "the grant made one step");
+    assert_eq!(site.rest("/servers", &good[0]).await, 200);
+    assert_eq!(client.refresh(&good[0]).await.status, 200);
+    drop(gateway);
+}
+
+#[tokio::test]
+async fn no_secret_of_a_login_is_in_the_log_or_in_the_store() {
+    let site = Site::new();
+    let gateway = site.started(&[(ANN, CALLER)]).await;
+    let client = site.client("/mcp").await;
+    let (browser, proof) = (Browser::new(), Proof::new());
+    let target = client.allowed(&browser, ANN, &proof, &[]).await;
+    let code = client.code(&target);
+    let wrong = client.redeem(&code, &Proof::new(), None).await;
+    assert_eq!(wrong.json["error"], "invalid_grant");
+    let first = client.redeem(&code, &proof, None).await.tokens();
+    let second = client.refresh(&first).await.tokens();
+    assert_eq!(site.rest("/servers", &second).await, 200);
+    let wrong_key = format!("{}0", &ANN[..ANN.len() - 1]);
+    client.ask(&Browser::new(), &wrong_key, &proof, &[]).await;
+    let replayed = client.redeem(&code, &proof, None).await;
+    assert_eq!(replayed.json["error"], "invalid_grant", "and the login ends");
+    assert_eq!(site.rest("/servers", &second).await, 401);
+    let third = client.logged_in(ANN, &[]).await;
+    assert_eq!(client.revoke(&third.access).await, 200);
+    let fourth = client.logged_in(ANN, &[]).await;
+
+    let mut secrets = vec![ANN.to_owned(), wrong_key, code, proof.verifier];
+    for tokens in [first, second, third, fourth] {
+        secrets.extend([tokens.access, tokens.refresh.expect("a refresh token")]);
+    }
+    secrets.extend(browser.cookies().split("; ").filter_map(|pair| Some(pair.split_once('=')?.1.to_owned())));
+    let mut texts: Vec<String> = gateway.log().iter().map(Value::to_string).collect();
+    assert!(texts.len() > 5);
+    texts_below(&gateway.folder().join("state"), &mut texts);
+    for secret in secrets.iter().filter(|secret| secret.len() > 8) {
+        assert!(!texts.iter().any(|text| text.contains(secret.as_str())), "{secret}");
+    }
+}
+
+#[tokio::test]
+async fn client_of_the_file_needs_no_registration_and_others_get_none_where_it_is_off() {
+    let site = Site::new();
+    let mut settings = site.registry(&[(ANN, CALLER)], "").yaml();
+    let clients =
+        "registration: false, clients: [{id: app, name: Our app, redirect_uris: ['https://app.example/cb']}]";
+    settings = settings.replace("{keys: true}", &format!("{{keys: true, {clients}}}"));
+    let gateway = Gateway::with_config(&settings).listening_on(site.address).start().await;
+    let mut client = RemoteClient::refused_at(&site.url("/mcp")).await;
+    assert!(client.server["registration_endpoint"].is_null());
+    (client.id, client.redirect_uri) = ("app".to_owned(), "https://app.example/cb".to_owned());
+    let page = client.ask(&Browser::new(), ANN, &Proof::new(), &[]).await;
+    assert!(page.text.contains("Our app"), "{}", page.text);
+    let tokens = client.logged_in(ANN, &[]).await;
+    assert_eq!(site.rest("/servers", &tokens).await, 200);
+    client.redirect_uri = "https://app.example/other".to_owned();
+    let page = client.ask(&Browser::new(), ANN, &Proof::new(), &[]).await;
+    assert!(page.target.is_none() && page.status == 400, "{page:?}");
+    // A token of a client signs nobody in: it could agree to more than it got.
+    client.redirect_uri = "https://app.example/cb".to_owned();
+    let page = client.ask(&Browser::new(), &tokens.access, &Proof::new(), &[]).await;
+    assert!(page.text.contains("name=\"credential\""), "{}", page.text);
+    drop(gateway);
+}
+
+/// The tokens of another issuer stay accepted beside those of the gateway.
+#[tokio::test]
+async fn foreign_issuer_stays_possible_beside_the_own_server() {
+    let site = Site::new();
+    let settings = site.registry(&[(ANN, CALLER)], "").yaml().replace(
+        "auth_mode: api_key,",
+        "auth_mode: any, jwt: {issuer: 'https://login.example', audience: gw, algorithm: HS256, \
+         secret: a-secret-of-this-test-and-of-nobody-else},",
+    );
+    let gateway = Gateway::with_config(&settings).listening_on(site.address).start().await;
+    let client = site.client("/mcp").await;
+    assert_eq!(client.resource["authorization_servers"], json!([site.url(""), "https://login.example"]));
+    let own = client.logged_in(ANN, &[]).await;
+    assert_eq!(site.rest("/servers", &own).await, 200);
+    let arguments = ["token", "--config", "mcp_servers.yaml", "--sub", "carol", "--role", "reader"];
+    let output = gateway.gateway().output(&arguments);
+    let foreign = String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned();
+    let foreign = Tokens { access: foreign, refresh: None, scope: String::new() };
+    assert_eq!(site.rest("/servers", &foreign).await, 200, "{}", String::from_utf8_lossy(&output.stderr));
+    // A person who signs in with such a token has nothing that the gateway could grant for long.
+    let page = client.ask(&Browser::new(), &foreign.access, &Proof::new(), &[]).await;
+    let refused = match &page.target {
+        Some(target) => target.query().unwrap_or_default().contains("error=access_denied"),
+        None => page.status != 200,
+    };
+    assert!(refused, "{page:?}");
+}
+
+#[tokio::test]
+async fn missing_settings_of_the_server_are_named_before_it_starts() {
+    for (settings, expected) in [
+        ("authorization_server: {keys: true}", "`public_url` is missing"),
+        (
+            "public_url: 'http://gw.example', authorization_server: {keys: true}",
+            "does not begin with https://",
+        ),
+        (
+            "public_url: 'https://gw.example', authorization_server: {registration: false}",
+            "nobody could sign in",
+        ),
+    ] {
+        let server = format!("server: {{{}, {settings}}}", api_keys(&[(ANN, CALLER)]));
+        let gateway = Gateway::of(&Registry::new().setting(&server));
+        for command in ["check", "serve"] {
+            let output = gateway.output(&[command, "--config", "mcp_servers.yaml"]);
+            let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            assert!(!output.status.success() && text.contains(expected), "{command}: {text}");
+        }
+    }
+    let open = Gateway::with_config(
+        "server: {public_url: 'https://gw.example', authorization_server: {keys: true}}\nmcp_servers: {}\n",
+    );
+    let output = open.output(&["check"]);
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(text.contains("no effect while `auth_mode` asks for no credentials"), "{text}");
+}
+
+#[tokio::test]
+async fn gateway_without_the_setting_has_no_endpoint_of_it() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let settings = format!("server: {{{}, public_url: 'http://127.0.0.1:1'}}", api_keys(&[(ANN, CALLER)]));
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url()).setting(&settings)).start().await;
+    for path in [
+        "/oauth/authorize",
+        "/oauth/token",
+        "/oauth/register",
+        "/oauth/jwks.json",
+        "/.well-known/oauth-authorization-server",
+    ] {
+        let answer: Answer = Client::at(&gateway.url(path)).bare(Method::GET, &[]).await;
+        assert_eq!(answer.status, 404, "{path}");
+    }
+    let refused = gateway.mcp().modern("tools/list", json!({})).await;
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+}
