@@ -130,7 +130,7 @@ struct GatewayHost {
     authenticator: Arc<Authenticator>,
     /// The login service at which people sign in.
     people: Option<Arc<Provider>>,
-    /// Whether the holders of keys may let clients in.
+    /// Whether the holders of keys may agree to grants.
     takes_keys: bool,
 }
 
@@ -141,8 +141,8 @@ impl Host for GatewayHost {
     }
 
     fn may_agree(&self, owner: &str) -> bool {
-        // Nothing tells when the login service takes the rights of a subject away.
-        !owner.starts_with("jwt:")
+        // Nothing tells when the issuer of tokens takes the rights of a subject away.
+        Principal::is_person_id(owner) || self.takes_keys && !owner.starts_with("jwt:")
     }
 
     fn credential(&self, owner: &str) -> Option<String> {

@@ -61,6 +61,7 @@ mod operated_files;
 mod operator;
 mod orphans;
 mod peers;
+mod people_login;
 mod places;
 mod principal_logins;
 mod principal_offers;

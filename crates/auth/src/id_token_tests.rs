@@ -36,9 +36,9 @@ fn keys() -> (Value, [EncodingKey; 2]) {
         {"kty": "EC", "crv": "P-256", "kid": "ec", "x": text(&point[1..33]), "y": text(&point[33..])},
         {"kty": "oct", "kid": "shared", "k": text(b"0123456789abcdef0123456789abcdef")},
     ]});
-    let of_ed = EncodingKey::from_ed_der(ed.to_pkcs8v1().expect("a document").as_ref());
-    let of_ec = EncodingKey::from_ec_der(ec.to_pkcs8v1().expect("a document").as_ref());
-    (set, [of_ed, of_ec])
+    let first = EncodingKey::from_ed_der(ed.to_pkcs8v1().expect("a document").as_ref());
+    let second = EncodingKey::from_ec_der(ec.to_pkcs8v1().expect("a document").as_ref());
+    (set, [first, second])
 }
 
 #[test]

@@ -436,9 +436,9 @@ impl AuthorizationServer {
         request: &AuthorizationRequest,
     ) -> Result<Access, AuthorizationError> {
         let refused = |reason| request.refused(Error::new(Code::AccessDenied, reason), &self.config.issuer);
-        if owner.person().is_none() && !self.host.may_agree(owner.id()) {
+        if !self.host.may_agree(owner.id()) {
             return Err(refused(
-                "the person signed in with a token; an API key is needed for a login that lasts",
+                "the credential of the sign-in is of a kind that agrees to no login of a client",
             ));
         }
         let access = request.requested.granted(&Access::of(owner));
