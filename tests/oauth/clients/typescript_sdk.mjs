@@ -73,12 +73,14 @@ async function called() {
     return await client.callTool({ name: ask.tool, arguments: {} });
   } catch (error) {
     if (!(error instanceof UnauthorizedError)) throw error;
+    // The session has ended with the login.
     await transport.finishAuth(ended.searchParams);
+    client = await connected();
     return await client.callTool({ name: ask.tool, arguments: {} });
   }
 }
 
-const client = await connected();
+let client = await connected();
 let result;
 for (const step of ask.steps ?? ['call']) {
   // The gateway takes no altered token, so the client needs another one.
