@@ -107,7 +107,7 @@ pub fn tokens(c: &mut Criterion) {
         ("of the own server", &beside, &own),
     ] {
         group.bench_function(name, |b| {
-            b.iter(|| authenticator.authenticate(black_box(headers)).expect("accepted"))
+            b.iter(|| authenticator.authenticate(black_box(headers)).expect("accepted"));
         });
     }
     group.finish();
