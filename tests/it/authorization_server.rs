@@ -1,7 +1,8 @@
 //! The authorization server of the gateway, from outside: remote clients log people in, and their tokens end with what they
 //! come from.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::Method;
@@ -101,7 +102,7 @@ fn texts_below(folder: &Path, texts: &mut Vec<String>) {
 }
 
 /// The records of grants in the state folder of `gateway`.
-fn grants(gateway: &Path) -> Vec<std::path::PathBuf> {
+fn grants(gateway: &Path) -> Vec<PathBuf> {
     let of_issuer = std::fs::read_dir(gateway.join("state/authorization")).expect("a folder");
     let folders = of_issuer.map(|entry| entry.expect("an entry").path().join("grants"));
     let files = folders
@@ -136,23 +137,24 @@ async fn remote_client_gets_from_a_refusal_to_calls_and_its_revocation_ends_them
     let next = client.refresh(&tokens).await.tokens();
     assert!(next.access != tokens.access && next.refresh != tokens.refresh);
     let mut open = Open::of(&gateway, &next.access).await;
-    let running = {
-        let mcp = site.mcp("/mcp", &next);
-        tokio::spawn(async move { mcp.call("one__slow", json!({})).await })
+    let ended = async {
+        let began = || site.one.runs("slow") > 0;
+        eventually("the call has reached the server", async || began().then_some(())).await;
+        let revoked = Instant::now();
+        assert_eq!(client.revoke(next.refresh.as_deref().expect("a refresh token")).await, 200);
+        open.ends().await;
+        revoked
     };
-    eventually("the call has reached the server", async || (site.one.runs("slow") > 0).then_some(())).await;
-    let began = std::time::Instant::now();
-    assert_eq!(client.revoke(next.refresh.as_deref().expect("a refresh token")).await, 200);
-    open.ends().await;
-    assert_eq!(running.await.expect("an answer").status, 401);
-    let took = began.elapsed();
-    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    let mcp = site.mcp("/mcp", &next);
+    let (answer, revoked) = tokio::join!(mcp.call("one__slow", json!({})), ended);
+    let took = revoked.elapsed();
+    assert!(answer.status == 401 && took < Duration::from_secs(1), "{answer:?} after {took:?}");
     assert_eq!(open.next_requests().await, [401, 401]);
     for gone in [&tokens, &next] {
         assert_eq!(site.rest("/servers", gone).await, 401);
         assert_eq!(client.refresh(gone).await.json["error"], "invalid_grant");
     }
-    assert_eq!(grants(gateway.folder()), [] as [std::path::PathBuf; 0]);
+    assert_eq!(grants(gateway.folder()), [] as [PathBuf; 0]);
 }
 
 #[tokio::test]

@@ -197,7 +197,9 @@ mod tests {
         };
         let without = |names: &[&str]| {
             let mut server = server();
-            names.iter().for_each(|name| drop(server.as_object_mut().expect("a mapping").remove(*name)));
+            for name in names {
+                server.as_object_mut().expect("a mapping").remove(*name);
+            }
             server
         };
         let (keys, nobody) = (json!({"keys": true}), json!({}));

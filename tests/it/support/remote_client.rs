@@ -102,7 +102,7 @@ impl RemoteClient {
         });
         let answer = self.register(&metadata).await;
         assert_eq!(answer.status, 201, "{answer:?}");
-        self.id = answer.json["client_id"].as_str().expect("an id").to_owned();
+        answer.json["client_id"].as_str().expect("an id").clone_into(&mut self.id);
         self.redirect_uri = redirect_uri.to_owned();
         self
     }
