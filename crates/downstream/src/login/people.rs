@@ -8,8 +8,8 @@
 //!
 //! Invariants: an answer is used in the browser that began the login, and once. A cookie of that browser is bound into
 //! `state`, so a link that somebody else made or forwards signs nobody in (login CSRF). Nothing is asked of the login
-//! service for a visitor who has not sent a form of this gateway, and only a few requests run at a time. What the service
-//! says is in the log and not on the page, because any visitor can see the page.
+//! service for a visitor who has not sent a form of this gateway, and only a few requests run at a time. The words of
+//! the service are in the log and not on the page, because any visitor can see the page.
 //!
 //! Source: RFC 6749, section 10.12; RFC 9207; RFC 9700, sections 2.1 and 4.7; `OpenID` Connect Core 1.0, section 3.1.2.
 

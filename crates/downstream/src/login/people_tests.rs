@@ -124,7 +124,7 @@ async fn answer_signs_in_only_the_browser_that_began_and_once() {
 }
 
 #[tokio::test]
-async fn nobody_is_led_to_the_login_service_by_a_link_or_another_site() {
+async fn login_service_is_not_reached_by_a_link_or_a_form_of_another_site() {
     let service = LoginService::start();
     let site = site(&service);
     let mut browser = Browser::local(&site);

@@ -1,4 +1,4 @@
-//! Who a person is, as the login service says: claims, verified email addresses, groups.
+//! The claims of the login service about a person: verified email addresses, groups and others.
 //!
 //! Invariant: an email address and the statement that it is verified come from the same document. An address that is not
 //! verified is no claim.
@@ -77,6 +77,6 @@ fn email(claims: &Map<String, Value>) -> Option<(String, bool)> {
     let is_true = |value: &Value| {
         value == true || value == 1 || value.as_str().is_some_and(|text| text == "true" || text == "1")
     };
-    let said = claims.get("email_verified").or_else(|| claims.get("xms_edov"));
-    Some((email.to_owned(), said.is_some_and(is_true)))
+    let verified = claims.get("email_verified").or_else(|| claims.get("xms_edov"));
+    Some((email.to_owned(), verified.is_some_and(is_true)))
 }

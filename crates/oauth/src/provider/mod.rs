@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants: an answer is used only if the service that was asked gave it, and for the login that began. A person is
-//! known by the issuer and `sub`, and never by an email address. Nobody is signed in without a rule
+//! known by the issuer and `sub`, and never by an email address. Each sign-in needs a rule
 //! of the operator. An email address counts only if the service has verified it. No request has the parameter `resource`, which
 //! some services refuse. The tokens of the service are used here and are not stored.
 //!

@@ -1,4 +1,4 @@
-//! What the settings of the login service refuse.
+//! Settings of the login service that are refused.
 
 use std::env::VarError;
 
