@@ -31,6 +31,7 @@ mod flows;
 mod foreign_configs;
 mod forgotten_sessions;
 mod forwarded_headers;
+mod grants;
 mod hidden_tools;
 mod history;
 mod host_program;
