@@ -201,11 +201,18 @@ pub async fn serve_on(
     let uses = authorization_server::Uses {
         manager: Arc::clone(&manager),
         authenticator: guard.authenticator(),
+        browsers: guard.browser_sessions(),
         vault,
         network,
         shutdown: steps.edge.clone(),
     };
-    let tokens = authorization_server::open(&server, uses).await?;
+    let tokens = match authorization_server::open(&server, uses).await {
+        Ok(tokens) => tokens,
+        Err(error) => {
+            end(&manager).await;
+            return Err(error.into());
+        }
+    };
     let running = reload::ReloadTarget {
         manager: Arc::clone(&manager),
         authenticator: guard.authenticator(),

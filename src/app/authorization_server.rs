@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use auth::vault::Vault;
 use auth::{Authenticator, Principal};
 use authorization::{Access, AuthorizationServer, Endpoint, FolderStore, Host, KeyError, Parts};
+use downstream::browser::sessions::BrowserSessions;
 use gateway::manager::Manager;
 use net::http::Network;
 use oauth::Provider;
@@ -20,6 +21,8 @@ use runtime::shutdown::Shutdown;
 
 /// The pause before grants of revoked keys are searched again if the store failed.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
+/// The pause between two searches for records whose time is over.
+const SWEEP_EVERY: Duration = Duration::from_hours(1);
 
 /// Why there is no authorization server.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +48,7 @@ pub(crate) fn check(config: &downstream::Config) -> Result<(), Error> {
 pub(super) struct Uses {
     pub(super) manager: Arc<Manager>,
     pub(super) authenticator: Arc<Authenticator>,
+    pub(super) browsers: Arc<BrowserSessions>,
     pub(super) vault: Option<Arc<Vault>>,
     pub(super) network: Network,
     pub(super) shutdown: Shutdown,
@@ -62,7 +66,7 @@ pub(super) struct Opened {
 /// Opens the authorization server that `config` asks for, whose tokens are accepted from now on.
 pub(super) async fn open(config: &downstream::Config, uses: Uses) -> Result<Option<Opened>, Error> {
     let Some(settings) = &config.authorization_server else { return Ok(None) };
-    let Uses { manager, authenticator, vault, network, shutdown } = uses;
+    let Uses { manager, authenticator, browsers, vault, network, shutdown } = uses;
     let (Some(url), Some(vault), Some(state)) = (&config.public_url, vault, config.vault.folder()) else {
         return Err(Error::Incomplete);
     };
@@ -71,6 +75,7 @@ pub(super) async fn open(config: &downstream::Config, uses: Uses) -> Result<Opti
     let host = Arc::new(GatewayHost {
         manager,
         authenticator: Arc::clone(&authenticator),
+        browsers,
         people: people.clone(),
         takes_keys: settings.keys,
     });
@@ -81,8 +86,20 @@ pub(super) async fn open(config: &downstream::Config, uses: Uses) -> Result<Opti
     authenticator.accept_tokens_of(Arc::clone(&server) as Arc<dyn auth::TokenIssuer>);
     let (followed, keys) = (Arc::clone(&server), Arc::clone(&authenticator));
     shutdown.spawn_until_end(async move { follow_keys(&followed, &keys).await });
+    let swept = Arc::clone(&server);
+    shutdown.spawn_until_end(async move { sweep_forever(&swept).await });
     tracing::info!(issuer = url, "clients can log in at the authorization server");
     Ok(Some(Opened { server, people, takes_keys: settings.keys }))
+}
+
+/// Removes records whose time is over.
+async fn sweep_forever(server: &AuthorizationServer) {
+    loop {
+        if let Err(error) = server.sweep(SystemTime::now()).await {
+            tracing::warn!(%error, "some expired grants and registrations stay in the store until the next search");
+        }
+        tokio::time::sleep(SWEEP_EVERY).await;
+    }
 }
 
 /// Ends the grants of API keys that were revoked or replaced, also while the program did not run. Their tokens have ended
@@ -128,6 +145,7 @@ async fn end_of_others(
 struct GatewayHost {
     manager: Arc<Manager>,
     authenticator: Arc<Authenticator>,
+    browsers: Arc<BrowserSessions>,
     /// The login service at which people sign in.
     people: Option<Arc<Provider>>,
     /// Whether the holders of keys may agree to grants.
@@ -141,8 +159,8 @@ impl Host for GatewayHost {
     }
 
     fn may_agree(&self, owner: &str) -> bool {
-        // Nothing tells when the issuer of tokens takes the rights of a subject away.
-        Principal::is_person_id(owner) || self.takes_keys && !owner.starts_with("jwt:")
+        // Nothing tells when the issuer of a token or certificate takes the rights of its subject away.
+        Principal::is_person_id(owner) || self.rights(owner).is_some()
     }
 
     fn credential(&self, owner: &str) -> Option<String> {
@@ -161,5 +179,9 @@ impl Host for GatewayHost {
 
     fn grant_ended(&self, id: &str) {
         self.authenticator.end_grant(id);
+    }
+
+    fn owner_ended(&self, owner: &str) {
+        self.browsers.end_of(owner);
     }
 }

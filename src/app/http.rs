@@ -21,8 +21,8 @@ use gateway::manager::Manager;
 use gateway::{Gateway, LoginPages};
 use runtime::telemetry::metrics::Clients;
 
-/// Builds the HTTP service, with the endpoints of the authorization server `tokens` if there is one. Returns it with its sessions, whose calls can be cancelled at shutdown, and the login
-/// pages for clients on standard input and output.
+/// Builds the HTTP service, with the endpoints of the authorization server `tokens` if there is one. Returns it with its
+/// sessions, whose calls can be cancelled at shutdown, and the login pages for clients on standard input and output.
 pub(super) fn service(
     mut guard: Guard,
     manager: &Arc<Manager>,

@@ -36,7 +36,8 @@ pub(super) fn context(
     LoginContext { service, links }
 }
 
-/// Builds the pages, at which people sign in for the clients of the authorization server `tokens`. Their sessions end when their time is over or their credential is revoked.
+/// Builds the pages, at which people sign in for the clients of the authorization server `tokens`. Their sessions end when
+/// their time is over or their credential is revoked.
 pub(super) fn pages(
     guard: &Guard,
     config: &downstream::Config,

@@ -180,6 +180,17 @@ async fn token_is_accepted_at_its_endpoint_and_in_its_view_alone() {
     }
     assert_eq!(site.rest("/servers", &of_server).await, 401);
 
+    // The old transport posts to one path for all servers.
+    let whole = site.client("/mcp").await.logged_in(ANN, &[]).await;
+    let of_old = site.client("/sse/one").await.logged_in(ANN, &[]).await;
+    for (path, opener, expected) in [("/sse", &whole, 404), ("/sse/one", &of_old, 202)] {
+        let mut stream = site.mcp(path, opener).listen().await;
+        let messages = stream.event().await.expect("the first event").data;
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        assert_eq!(site.mcp(&messages, &of_old).post(ping, &[]).await.status, expected, "{path}");
+        assert_eq!(site.mcp(&messages, &whole).post(ping, &[]).await.status, 202, "{path}");
+    }
+
     let foreign = other.client("/mcp").await.logged_in(ANN, &[]).await;
     assert_eq!(other.rest("/servers", &foreign).await, 200);
     assert_eq!(site.rest("/servers", &foreign).await, 401);

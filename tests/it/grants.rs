@@ -54,6 +54,7 @@ fn listed(gateway: &Running, key: &str) -> Vec<Value> {
 }
 
 /// A call that runs with `tokens`.
+#[allow(clippy::disallowed_methods)] // a test's own task; it is joined
 fn running(gateway: &Running, tokens: &Tokens) -> tokio::task::JoinHandle<u16> {
     let mcp = with(gateway, "/mcp", &tokens.access);
     tokio::spawn(async move { mcp.call("slow", json!({})).await.status })
@@ -141,6 +142,8 @@ async fn people_list_own_grants_and_operators_all_of_them_with_their_clients() {
         assert!(ran.0 == Some(code) && ran.1.contains(text), "{arguments:?}: {ran:?}");
     }
     assert_eq!(listed(&gateway, OPS).len(), 2, "nothing ended");
+    let refused = |line: &Value| line["outcome"] == "forbidden" && line["of"] == "key:ann";
+    gateway.logs("the audit log says whose grants were not ended", refused).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use crate::support::remote_client::{CALLBACK, Proof, RemoteClient, Tokens, free_
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::{Client, Gateway, Registry, Running, api_keys};
 
+const OPS: &str = "swy_ops_00112233445566778899aabbccddeeff0011223344556677";
 const ANN: &str = "swy_ann_0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// A gateway whose public URL is its own address, with a login service.
@@ -37,7 +38,7 @@ impl Site {
         );
         let server = format!(
             "server: {{{}, public_url: 'http://{}', state_dir: state, authorization_server: {{{own}login: {login}}}}}",
-            api_keys(&[(ANN, "role: caller")]),
+            api_keys(&[(ANN, "role: caller"), (OPS, "role: superuser")]),
             self.address
         );
         Registry::new().http("one", &self.server.url()).setting(&server)
@@ -113,6 +114,31 @@ async fn person_without_a_key_lets_a_client_in_until_the_rules_change() {
     assert_eq!(client.refresh(&next).await.json["error"], "invalid_grant");
     let page = site.signed_in(&client, &Browser::new(), &Proof::new()).await;
     assert!(page.status == 403 && page.text.contains("You may not sign in here"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn person_whose_grants_an_operator_ends_has_to_sign_in_again() {
+    let site = Site::new();
+    let _gateway = site.started("", "allow: {emails: [ann@example.org]}").await;
+    let client = site.client().await;
+    let (browser, proof) = (Browser::new(), Proof::new());
+    site.signed_in(&client, &browser, &proof).await;
+    let tokens = site.tokens(&client).await;
+    let is_signed_in =
+        async || browser.open(&site.url("/oauth/sign-in")).await.text.contains("You are signed in");
+    let end = async |person: &str| {
+        let query = format!("login:{}%23{person}", site.service.issuer());
+        let url = site.url(&format!("/api/v1/mcp/grants?principal={query}"));
+        let operator = Client::at(&url).with_header("authorization", &format!("Bearer {OPS}"));
+        operator.bare(Method::DELETE, &[]).await.status
+    };
+    assert_eq!(end("somebody-else").await, 200);
+    assert!(is_signed_in().await && site.status(&tokens).await == 200);
+    assert_eq!(end("subject-1").await, 200);
+    assert!(!is_signed_in().await);
+    assert_eq!(site.status(&tokens).await, 401);
+    let page = browser.open(&client.authorization_url(&proof, &[])).await;
+    assert!(page.text.contains("Sign in with 127.0.0.1"), "no grant without a sign-in: {}", page.text);
 }
 
 #[tokio::test]

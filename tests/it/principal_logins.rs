@@ -142,6 +142,11 @@ async fn later_key_of_the_same_name_does_not_get_the_logins_of_a_revoked_one() {
             let revoked = http.delete(world.gateway.url(&format!("{API}/keys/carol")));
             let revoked = revoked.header("x-api-key", &operator).send().await.expect("an answer");
             assert_eq!(revoked.status(), 200);
+            assert_eq!(
+                world.login_service.seen("/revoke").len(),
+                2,
+                "the refresh token and the access token"
+            );
         } else {
             command(&["key", "revoke", "carol"]);
         }

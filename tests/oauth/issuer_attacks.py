@@ -175,7 +175,7 @@ def nothing_is_an_open_redirect(lab: Lab) -> None:
             for changes in ({"client_id": "unknown"}, {"client_id": f"swyclient-{'0' * 32}"}, {"redirect_uri": None}):
                 page = _unhurried(lambda changes=changes: browser.open(client.url(**changes, response_type="token")))
                 _stays(site, page, str(changes), least)
-        # Errors go to the redirect URI that is registered, with the state and the issuer.
+        # Anybody can register a client, so its errors are shown, and a link leads to the redirect URI.
         browser = _signed_in(site)
         for changes, code in (
             ({"response_type": "token"}, "unsupported_response_type"),
@@ -190,7 +190,7 @@ def nothing_is_an_open_redirect(lab: Lab) -> None:
             ({"response_mode": "form_post"}, "invalid_request"),
         ):
             page = _unhurried(lambda changes=changes: browser.open(client.url(**changes)))
-            _is_refused(client, page, code)
+            _is_shown(client, page, code)
         # A return address in a form or a link of the sign-in leads nowhere else.
         for name in ("to", "return", "next", "return_to", "redirect", "login"):
             for target in ("https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"):
@@ -203,6 +203,14 @@ def _stays(site: Site, page: Page, what: str, least: int = 200) -> None:
     check(page.url.startswith(f"{site.base}/"), f"{what} leads to {page.url}")
     check(page.status >= least, f"{what} is answered with {page.status}: {page.text[:300]}")
     check("refresh" not in page.headers and "http-equiv=\"refresh\"" not in page.text, f"{what}: the page leads elsewhere")
+
+
+def _is_shown(client: HandClient, page: Page, code: str) -> None:
+    _stays(client.site, page, code, 400)
+    link = re.search(r'<a href="([^"]+)">Return to ', page.text)
+    check(link is not None, f"{code}: the page has no link to the client: {page.text[:500]}")
+    if link is not None:
+        _is_refused(client, Page(html.unescape(link[1]), page.status, {}, ""), code)
 
 
 def _is_refused(client: HandClient, page: Page, code: str) -> None:
@@ -246,10 +254,14 @@ def a_code_works_once_and_for_its_client_only(lab: Lab) -> None:
         # None of it has used the code up.
         tokens = parsed(client.redeem(code))
         check(site.call(tokens["access_token"]) == 200, f"after the attempts of others the code is refused: {tokens}")
+        renewed = parsed(client.refresh(tokens["refresh_token"]))
+        stolen = client.redeem(code, code_verifier="x" * 43)
+        check(error_of(stolen) == "invalid_grant", f"a code without its verifier is answered with {stolen.status}")
+        check(site.call(renewed["access_token"]) == 200, "a used code without its verifier ends the login")
         replayed = client.redeem(code)
         check(error_of(replayed) == "invalid_grant", f"a replay is answered with {replayed.status}: {replayed.text}")
         settled("a replay ends the login", lambda: site.call(tokens["access_token"]) == 401)
-        check(error_of(client.refresh(tokens["refresh_token"])) == "invalid_grant", "a replay leaves a refresh token")
+        check(error_of(client.refresh(renewed["refresh_token"])) == "invalid_grant", "a replay leaves a refresh token")
 
 
 def _form(client: HandClient, code: str) -> dict[str, str]:
@@ -279,7 +291,7 @@ def proof_keys_cannot_be_left_out(lab: Lab) -> None:
             {"code_challenge": "!" * 43},
         ):
             page = _unhurried(lambda changes=changes: browser.open(client.url(**changes)))
-            _is_refused(client, page, "invalid_request")
+            _is_shown(client, page, "invalid_request")
 
 
 def a_refresh_token_that_is_used_again_ends_the_login(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-// People and clients as the page shows them: who let which client in, and the end of it. The answers of the REST API are made
+// People and clients as the page shows them: which person granted what to which client, and the end of it. The answers of the REST API are made
 // here, because a grant needs a browser at the consent page. tests/it has the routes with real grants.
 
 import { onEveryScreen } from './features.mjs';
@@ -65,6 +65,25 @@ async function operator_sees_all_people_and_ends_what_they_granted(page, { gatew
   must(ended.join() === `grants ${id(3)},clients ?client=${encodeURIComponent(CLAUDE)}`, `what ended: ${ended}`);
 }
 
+async function slow_list_is_not_called_empty_and_its_next_page_comes_once(page, { gateway }) {
+  let asked = 0;
+  const slow = (list) => async (route) => {
+    const isMore = new URL(route.request().url()).searchParams.has('cursor');
+    asked += isMore ? 1 : 0;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const json = list === 'clients' ? { clients: [] } : { grants: [grant(isMore ? 2 : 1, 'key:ann')], ...(!isMore && { next_cursor: id(1) }) };
+    await route.fulfill({ json });
+  };
+  for (const list of ['grants', 'clients']) await page.route((url) => url.pathname.endsWith(`/api/v1/mcp/${list}`), slow(list));
+  await open(page, gateway, 'people');
+  await page.getByRole('searchbox').fill('ann');
+  must(await page.locator('.people .empty').count() === 0, 'a list that is not there yet is not empty');
+  await section(page, 'key:ann').waitFor();
+  await page.getByRole('button', { name: 'More' }).first().dblclick();
+  await eventually('two grants', async () => await section(page, 'key:ann').locator('li').count() === 2);
+  must(asked === 1, `the next page was asked for ${asked} times`);
+}
+
 async function caller_sees_and_ends_own_grants(page, { gateway }) {
   const ended = await answered(page, gateway, [grant(1, 'key:caller'), grant(2, 'key:caller', { is_trusted: false })]);
   await open(page, gateway, 'people');
@@ -72,7 +91,7 @@ async function caller_sees_and_ends_own_grants(page, { gateway }) {
   must(await page.getByRole('heading', { name: 'Clients', exact: true }).count() === 0, 'the clients of others are not shown');
   await page.getByRole('button', { name: 'Revoke all of key:caller' }).click();
   await confirm(page, 'Revoke all');
-  await page.getByText('You have let no client in.').waitFor();
+  await page.getByText('You have granted nothing to a client.').waitFor();
   must(ended.join() === 'grants ?principal=key%3Acaller', `what ended: ${ended}`);
 }
 
@@ -85,6 +104,7 @@ async function gateway_without_an_authorization_server_has_no_page_of_people(pag
 
 const FEATURES = [
   ['gateway', 'superuser', operator_sees_all_people_and_ends_what_they_granted], ['gateway', 'caller', caller_sees_and_ends_own_grants],
+  ['gateway', 'superuser', slow_list_is_not_called_empty_and_its_next_page_comes_once],
   ['gateway', 'superuser', gateway_without_an_authorization_server_has_no_page_of_people],
 ];
 

@@ -10,7 +10,6 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::entity_tag::digest_of;
 use super::grants::{ClientKind, failed, server};
 use super::openapi::GrantProblems;
 use super::problem::Problem;
@@ -33,7 +32,7 @@ pub(super) struct ClientQuery {
     #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// `next_cursor` of the page before.
-    #[param(nullable = false, max_length = 64)]
+    #[param(nullable = false, max_length = 2048)]
     cursor: Option<String>,
 }
 
@@ -136,15 +135,14 @@ pub(super) async fn list(
     let server = server(&api)?;
     let mut all = server.clients(SystemTime::now()).await.map_err(|error| failed(&error))?;
     if let Some(cursor) = cursor {
-        let last = all.iter().position(|client| digest_of(client.id.as_bytes()) == cursor);
-        let last = last.ok_or_else(|| {
-            wrong("`cursor` names no client of this list").hinting("begin again without `cursor`")
-        })?;
-        all.drain(..=last);
+        let last = hex::decode(cursor).ok().and_then(|id| String::from_utf8(id).ok());
+        let last = last.ok_or_else(|| wrong("`cursor` is not one that this list has returned"))?;
+        // The client may be removed since.
+        all.retain(|client| client.id > last);
     }
     let has_more = all.len() > limit;
     all.truncate(limit);
-    let next_cursor = all.last().filter(|_| has_more).map(|last| digest_of(last.id.as_bytes()));
+    let next_cursor = all.last().filter(|_| has_more).map(|last| hex::encode(&last.id));
     let clients = all.into_iter().map(|client| ListedClient::of(client, server)).collect();
     Ok(json(&ClientList { clients, next_cursor }))
 }

@@ -1,7 +1,8 @@
 //! `/grants`: the grants of people to clients at the authorization server of this gateway, and the end of them.
 //!
-//! Invariants: a superuser sees and ends all grants, everybody else the own ones. A credential that is bound to a view sees
-//! and ends those for this view only. The grant of another one gets the answer of a missing one. No answer has a token.
+//! Invariants: a superuser sees and ends all grants, every other person the own ones. A credential that is bound to a view sees
+//! and ends those for this view and those without one. A client that acts for a person, and a caller without a credential, see
+//! none, unless they have the role superuser. The grant of another one gets the answer of a missing one. No answer has a token.
 //!
 //! Not here: the grants (`authorization`), and the clients (`clients`).
 
@@ -73,7 +74,7 @@ pub(super) enum ClientKind {
     Configured,
     /// The document at its id, so the host of the document vouches for it.
     Document,
-    /// A registration that anybody could make. Nobody vouches for its name.
+    /// A registration that anybody could make. No host vouches for its name.
     Registered,
 }
 
@@ -185,7 +186,7 @@ impl ListedGrant {
 /// List grants
 ///
 /// The grants of people to clients at the authorization server of this gateway. Needs the role *reader*. Only a *superuser*
-/// gets the grants of others; everybody else gets its own.
+/// gets the grants of others; every other person gets its own. A client that acts for a person gets none.
 #[utoipa::path(
     get, path = "/grants", tag = "gateway", operation_id = "list_grants", params(GrantQuery),
     responses((status = 200, description = "Grants", body = GrantList), GrantProblems)
@@ -218,7 +219,8 @@ pub(super) async fn list(
 /// End a grant
 ///
 /// None of its tokens is accepted from now on, and the sessions, streams and calls of the client end. The client has to ask
-/// the person again. Needs the role *reader* for one's own, and *superuser* for those of another principal.
+/// the person again. Needs the role *reader* for one's own, and *superuser* for those of another principal. A client that acts
+/// for a person has none of its own.
 #[utoipa::path(
     delete, path = "/grants/{grant}", tag = "gateway", operation_id = "revoke_grant",
     params(("grant" = String, Path, description = "The id of the grant",
@@ -247,7 +249,7 @@ pub(super) async fn revoke(
 /// End all grants of a principal
 ///
 /// Every client to which the principal granted something loses it, as when each grant ends. Needs the role *reader* for one's
-/// own, and *superuser* for those of another principal.
+/// own, and *superuser* for those of another principal. A client that acts for a person has none of its own.
 #[utoipa::path(
     delete, path = "/grants", tag = "gateway", operation_id = "revoke_grants", params(GrantOwner),
     responses((status = 200, description = "How many grants ended", body = RevokedGrants), GrantProblems)
@@ -264,9 +266,7 @@ pub(super) async fn revoke_all(
     let server = server(&api)?;
     let filter = selected(&principal, Some(owner.clone()), id)?;
     let ended = server.end_grants(&filter, SystemTime::now()).await.map_err(|error| failed(&error))?;
-    let mut response = json(&RevokedGrants { principal: clipped(owner.clone()), grant_count: ended });
-    response.extensions_mut().insert(AuditSubject { of: Some(owner), client: None });
-    Ok(response)
+    Ok(json(&RevokedGrants { principal: clipped(owner), grant_count: ended }))
 }
 
 /// Returns the grants of `owner` that `principal` may see and end, or all that it may.
@@ -274,7 +274,7 @@ fn selected(principal: &Principal, owner: Option<String>, id: RequestId) -> Resu
     if owner.as_ref().is_some_and(|owner| owner.is_empty() || owner.len() > MAX_PRINCIPAL) {
         return Err(wrong("`principal` is not the id of a principal, which has 1 to 512 bytes"));
     }
-    if owner.as_ref().is_some_and(|owner| **owner != **principal.id()) {
+    if !has_own(principal) || owner.as_ref().is_some_and(|owner| **owner != **principal.id()) {
         authorised(Some(principal), Action::RevokeGrantsOfOthers, Some(id))?;
     }
     if principal.may(Action::RevokeGrantsOfOthers) {
@@ -286,8 +286,15 @@ fn selected(principal: &Principal, owner: Option<String>, id: RequestId) -> Resu
 
 /// Whether `principal` may see and end `grant`.
 fn is_seen_by(principal: &Principal, grant: &GrantSummary) -> bool {
-    let is_in_view = || principal.view().is_none_or(|view| grant.access.view.as_deref() == Some(view));
-    principal.may(Action::RevokeGrantsOfOthers) || (*grant.owner == **principal.id() && is_in_view())
+    let is_in_view =
+        || principal.view().zip(grant.access.view.as_deref()).is_none_or(|(bound, view)| **bound == *view);
+    let is_own = || has_own(principal) && *grant.owner == **principal.id() && is_in_view();
+    principal.may(Action::RevokeGrantsOfOthers) || is_own()
+}
+
+/// Whether `principal` can have grants of its own, and is no client that got one of them.
+fn has_own(principal: &Principal) -> bool {
+    !principal.is_of_grant() && !Principal::is_anonymous_id(principal.id())
 }
 
 /// Returns the authorization server.

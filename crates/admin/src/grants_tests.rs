@@ -106,8 +106,16 @@ async fn everybody_sees_and_ends_own_grants_and_a_superuser_all() {
     }
     let bound = ann.bound_to(Some("support".into()));
     let reader = Principal::new("key:ann", Role::Reader);
-    for (principal, count) in [(&ann, 2), (&reader, 2), (&bound, 1), (&operator(), 4), (&person("key:x"), 0)]
-    {
+    let elsewhere = ann.bound_to(Some("billing".into()));
+    for (principal, count) in [
+        (&ann, 2),
+        (&reader, 2),
+        (&bound, 2),
+        (&elsewhere, 1),
+        (&operator(), 4),
+        (&operator().of_grant(), 4),
+        (&person("key:x"), 0),
+    ] {
         assert_eq!(seen(&gateway, "", principal).await.len(), count, "{principal:?}");
     }
     assert_eq!(seen(&gateway, "?principal=key:bob", &operator()).await.len(), 2);
@@ -125,13 +133,21 @@ async fn everybody_sees_and_ends_own_grants_and_a_superuser_all() {
     let missing = format!("{}0", &whole[..whole.len() - 1]);
     let missing = ask(&gateway, Method::DELETE, &path(&missing), &bob).await;
     assert_eq!(missing.problem(), (404, "not_found".into()));
-    for stranger in [&bob, &bound] {
-        let foreign = ask(&gateway, Method::DELETE, &path(&whole), stranger).await;
+    let (of_client, nobody) = (ann.of_grant(), Principal::anonymous_reader());
+    for stranger in [&bob, &elsewhere, &of_client, &nobody] {
+        let foreign = ask(&gateway, Method::DELETE, &path(&in_view), stranger).await;
         assert_eq!(foreign.problem(), missing.problem(), "{stranger:?}");
         assert_eq!(foreign.json()["hint"], missing.json()["hint"]);
     }
+    for stranger in [&of_client, &nobody] {
+        let all = format!("/grants?principal={}", stranger.id());
+        for (method, path) in [(Method::GET, "/grants"), (Method::GET, &*all), (Method::DELETE, &*all)] {
+            let refused = ask(&gateway, method, path, stranger).await;
+            assert_eq!(refused.problem(), (403, "forbidden".into()), "{stranger:?} {path}");
+        }
+    }
     assert_eq!(seen(&gateway, "", &operator()).await.len(), 4, "none of them ended");
-    for (id, principal) in [(&in_view, &bound), (&whole, &reader)] {
+    for (id, principal) in [(&in_view, &reader), (&whole, &bound)] {
         let ended = ask(&gateway, Method::DELETE, &path(id), principal).await;
         assert_eq!((ended.status.as_u16(), &ended.json()["id"]), (200, &json!(id)));
         let again = ask(&gateway, Method::DELETE, &path(id), principal).await;
@@ -169,6 +185,19 @@ async fn pages_have_every_grant_and_client_once() {
             assert_eq!(refused.problem(), (400, "invalid_request".into()), "{list} {query}");
         }
     }
+}
+
+#[tokio::test]
+async fn list_of_clients_continues_after_the_last_one_was_removed() {
+    let (gateway, operator) = (gateway().await, operator());
+    let mut ids = [client(&gateway).await, client(&gateway).await, client(&gateway).await];
+    ids.sort_unstable();
+    let page = ask(&gateway, Method::GET, "/clients?limit=2", &operator).await.json();
+    let removed = ask(&gateway, Method::DELETE, &format!("/clients?client={}", ids[1]), &operator).await;
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    let cursor = page["next_cursor"].as_str().expect("a cursor");
+    let next = ask(&gateway, Method::GET, &format!("/clients?cursor={cursor}"), &operator).await.json();
+    assert_eq!((&next["clients"][0]["client"], &next["clients"][1]), (&json!(ids[2]), &Value::Null));
 }
 
 #[tokio::test]

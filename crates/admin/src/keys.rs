@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use secrecy::ExposeSecret;
 use serde::Serialize;
+use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::body::{self, received};
@@ -23,7 +24,7 @@ use super::problem::Problem;
 use super::view::date;
 use super::{Api, json};
 use auth::{ApiKeyList, Authenticator, KeyFile, Principal, Role};
-use gateway::manager::SecretError;
+use gateway::manager::{Manager, SecretError};
 use protocol::ErrorCode;
 
 /// The longest time of `expires` as a text.
@@ -213,18 +214,37 @@ pub(super) async fn revoke(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let (authenticator, file) = changeable(&api, &principal, &name)?;
-    let id = name.clone();
+    let (id, authenticator, manager) = (name.clone(), Arc::clone(authenticator), Arc::clone(&api.manager));
+    let (done, outcome) = oneshot::channel();
+    // A later key of this name has another holder, so this ends even if the client does not wait for it.
+    api.options.drain.spawn(async move {
+        let _ = done.send(revoked(&manager, &authenticator, file, name).await);
+    });
+    let ended = outcome.await;
+    ended.map_err(|_| Problem::new(ErrorCode::InternalError, "the end of the key was not completed"))??;
+    Ok(json(&RevokedKey { id }))
+}
+
+/// Removes the key `name` from `file`, and all that its holder has here.
+async fn revoked(
+    manager: &Manager,
+    authenticator: &Authenticator,
+    file: KeyFile,
+    name: String,
+) -> Result<(), Problem> {
+    let (id, principal) = (name.clone(), Principal::id_of_key(&name).into());
+    // Before the file changes, because its end drops the logins from memory.
+    let logins = manager.revocations_of(&principal);
     in_file(file, move |file| file.revoke(&name)).await?;
     authenticator.read_key_file().await;
-    // A later key of this name has another holder.
-    match api.manager.forget_principal(&Principal::id_of_key(&id).into()).await {
+    match manager.forget_principal(&principal, logins).await {
         // Without a vault there are no secrets.
         Ok(()) | Err(SecretError::NoVault) => {}
         Err(error) => {
             tracing::warn!(key = id, %error, "the logins and secrets of a revoked key were not removed");
         }
     }
-    Ok(json(&RevokedKey { id }))
+    Ok(())
 }
 
 /// Returns the authenticator and the keys that it accepts.

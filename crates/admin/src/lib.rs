@@ -213,6 +213,8 @@ async fn authorise(
     let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
     let owner = of("secret").and_then(|_| secrets::owner_in(request.uri(), principal));
     let secret = owner.as_deref().map(|owner| SecretRef { of: owner, name: of("secret") });
+    let is_of_all = action == Action::RevokeGrant && of("grant").is_none();
+    let grantor = is_of_all.then(|| secrets::owner_in(request.uri(), None)).flatten();
     let (payer, record) = match authorised_about(principal, action, id, secret) {
         Ok(principal) if is_operation => {
             let server = of("name");
@@ -227,6 +229,9 @@ async fn authorise(
                         }
                         if let Some(grant) = of("grant") {
                             record.about_grant(grant);
+                        }
+                        if let Some(grantor) = &grantor {
+                            record.of_principal(grantor);
                         }
                     }
                     operated = server.map(str::to_owned);

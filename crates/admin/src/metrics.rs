@@ -2,6 +2,8 @@
 //!
 //! Not here: the names (`telemetry::metrics`), counting, and how often the text is made (`metrics_text`).
 
+use std::time::Duration;
+
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
@@ -25,7 +27,11 @@ use runtime::telemetry::metrics::{
 };
 use runtime::telemetry::process::ProcessUsage;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use upstream::breaker;
+
+/// How long the metrics wait for the store of grants.
+const STORE_TIME: Duration = Duration::from_secs(1);
 
 /// Metrics
 ///
@@ -146,8 +152,12 @@ fn printed(
 
 /// Returns the counts of the authorization server.
 async fn usage(server: &AuthorizationServer) -> AuthorizationUsage {
-    // Counted with the other failures of the store.
-    let stored = server.stored().await.ok().map(|(grants, clients)| Stored { grants, clients });
+    // A failure is counted with the others of the store. Other metrics do not wait for a store that hangs.
+    let counted = timeout(STORE_TIME, server.stored()).await;
+    if counted.is_err() {
+        server.counts().store_was_late();
+    }
+    let stored = counted.ok().and_then(Result::ok).map(|(grants, clients)| Stored { grants, clients });
     let of = |(endpoint, outcome, requests)| EndpointRequests { endpoint, outcome, requests };
     AuthorizationUsage {
         stored,

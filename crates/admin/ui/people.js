@@ -1,4 +1,4 @@
-// View: who let which client in at the authorization server, and the clients themselves.
+// View: which person granted what to which client at the authorization server, and the clients themselves.
 
 import { get, may, remove, visitor } from './api.js';
 import { action, told } from './actions.js';
@@ -8,8 +8,9 @@ import { announce, badge, button, counted, date, fill, h, heading, number } from
 const PAGE = 1000;
 const KINDS = { configured: 'in the configuration file', document: 'known by its document', registered: 'registered itself' };
 
-/** Whether the gateway has an authorization server. */
+/** Whether the gateway has an authorization server, and the visitor can have grants. */
 export async function isThere() {
+  if (visitor.principal === 'anonymous' && !may('superuser')) return false;
   try {
     await get('/grants?limit=1');
     return true;
@@ -75,7 +76,7 @@ function person(principal, grants, load) {
 function clientRow(client, load) {
   const end = action('Remove', {
     title: `Remove ${nameOf(client)}?`, verb: 'Remove', danger: true, done: `${nameOf(client)} is removed`,
-    text: client.client_kind === 'configured' ? 'All its grants end. It stays in the configuration file, so people can let it in again.'
+    text: client.client_kind === 'configured' ? 'All its grants end. It stays in the configuration file, so it can ask people again.'
       : `All its grants end: ${counted(client.grant_count, 'grant')} of ${people(client.principal_count)}. ${client.client_kind === 'registered' ? 'Its registration is removed, so it has to register again.' : 'It can ask people again.'}`,
   }, async () => { await remove(`/clients?${new URLSearchParams({ client: client.client })}`); load(); }, { class: 'small', 'aria-label': `Remove ${nameOf(client)}` });
   const registered = client.registered_at && ` on ${date(client.registered_at)}`;
@@ -97,21 +98,28 @@ function byPerson(grants) {
 /** One list with its button for the next page. */
 function listing(list, draw, isOver) {
   const [box, more] = [h('div', {}, h('p', { class: 'quiet' }, 'Loading…')), button('More', () => load(true), { hidden: true })];
-  const shown = { items: [], cursor: null, box, part: h('div', {}, box, h('div', { class: 'row-of-buttons' }, more)) };
+  const shown = { items: [], cursor: null, isLoaded: false, box, part: h('div', {}, box, h('div', { class: 'row-of-buttons' }, more)) };
+  let loads = 0;
   const load = async (isMore) => {
+    loads += 1;
+    const own = loads;
+    const isStale = () => isOver() || own !== loads;
+    more.disabled = true;
     try {
       const [items, cursor] = await page(list, isMore ? shown.cursor : null);
-      if (isOver()) return;
-      Object.assign(shown, { items: isMore ? [...shown.items, ...items] : items, cursor });
+      if (isStale()) return;
+      Object.assign(shown, { items: isMore ? [...shown.items, ...items] : items, cursor, isLoaded: true });
       more.hidden = cursor === null;
+      more.disabled = false;
       draw(shown);
     } catch (error) {
-      if (isOver()) return;
+      if (isStale()) return;
+      Object.assign(shown, { isLoaded: false });
       more.hidden = true;
       fill(box, h('p', { class: error.status === 404 ? 'empty' : 'problem' }, told(error)));
     }
   };
-  return Object.assign(shown, { load: () => load(false) });
+  return Object.assign(shown, { load: () => load(false), redraw: () => { if (shown.isLoaded) draw(shown); } });
 }
 
 /** Shows the view. */
@@ -124,8 +132,8 @@ export function show(main) {
   const none = (shown, text) => h('p', { class: 'empty' }, shown.items.length === 0 ? text : shown.cursor ? 'None of those that are loaded. Load more.' : 'None is like that.');
   const drawGrants = (shown) => {
     const found = shown.items.filter((one) => matches([one.principal, one.principal_name, one.client_name, one.client, one.view]));
-    const empty = isOperator ? 'Nobody has let a client in. When a client such as claude.ai connects, a page of this gateway asks the person, and what it allows is shown here.'
-      : 'You have let no client in. When a client such as claude.ai connects, a page of this gateway asks you, and what you allow is shown here.';
+    const empty = isOperator ? 'No person has granted anything to a client. When a client such as claude.ai connects, a page of this gateway asks the person. The answer is shown here.'
+      : 'You have granted nothing to a client. When a client such as claude.ai connects, a page of this gateway asks you. Your answer is shown here.';
     fill(shown.box, found.length > 0 ? byPerson(found).map(([principal, of]) => person(principal, of, load)) : none(shown, empty));
     announce(`${counted(found.length, 'grant')} shown`);
   };
@@ -135,8 +143,8 @@ export function show(main) {
   };
   const grants = listing('grants', drawGrants, () => isOver);
   const clients = isOperator ? listing('clients', drawClients, () => isOver) : null;
-  if (filter) filter.addEventListener('input', () => { drawGrants(grants); drawClients(clients); });
-  const about = isOperator ? 'Who let which client in, and what the client may do.' : 'The clients that you let in, and what they may do.';
+  if (filter) filter.addEventListener('input', () => { grants.redraw(); clients.redraw(); });
+  const about = isOperator ? 'The clients that people gave access, and what each may do.' : 'The clients that you gave access, and what each may do.';
   fill(main, heading('People and clients', about, filter, button('Refresh', load)),
     h('div', { class: 'people' }, grants.part, clients && h('section', { 'aria-labelledby': 'clients' }, h('div', { class: 'heading list-heading' }, h('h2', { id: 'clients' }, 'Clients')), clients.part)));
   load();

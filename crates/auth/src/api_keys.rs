@@ -62,11 +62,6 @@ impl ApiKeys {
         self.all.iter().map(KeyEntry::revocation_state)
     }
 
-    /// The holders of all keys.
-    pub(super) fn holders(&self) -> impl Iterator<Item = &Principal> {
-        self.all.iter().map(KeyEntry::holder)
-    }
-
     /// Returns the holder of the key `text`, or [`Denied::Unchecked`] if it needs a slow hash.
     pub(super) fn check(&self, text: &str, now: SystemTime) -> Result<Principal, Denied> {
         if let Some((slow, _)) = self.slow_for(text) {

@@ -21,7 +21,7 @@ use super::introspection::Introspector;
 use super::jwt_keys::{VerificationKey, VerificationKeys};
 use super::key_set::KeySet;
 use super::principal::{Principal, Role};
-use super::role_words::RoleWords;
+use super::role_words::{RoleWords, is_subject};
 use super::token_config::{Jwt, KeySource, RequiredClaims};
 use super::{Denied, Error, Reason};
 use crate::revocation::RevocationState;
@@ -30,8 +30,6 @@ use json::Raw;
 
 /// Limit of the length of a token. Common issuers stay below 4 KiB.
 pub(super) const MAX_TOKEN_BYTES: usize = 8 * 1024;
-/// The longest subject, in bytes: it is a key of maps and is logged.
-const MAX_SUBJECT_BYTES: usize = 256;
 /// Header members that change the meaning of a token. Switchyard supports none of them.
 const REFUSED_HEADERS: [&str; 4] = ["crit", "b64", "enc", "zip"];
 
@@ -302,10 +300,6 @@ impl Verifier {
 fn unverified_claims(token: &str) -> Result<Raw, Reason> {
     let claims = token.split('.').nth(1).ok_or(Reason::Malformed)?;
     strict_object(&URL_SAFE_NO_PAD.decode(claims).map_err(|_| Reason::Malformed)?)
-}
-
-pub(super) fn is_subject(text: &str) -> bool {
-    (1..=MAX_SUBJECT_BYTES).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
 fn validation(config: &Jwt) -> Result<Validation, Error> {

@@ -6,6 +6,7 @@ use jsonwebtoken::{EncodingKey, Header};
 
 use super::*;
 use crate::Grant;
+use crate::role_words::MAX_SUBJECT_BYTES;
 
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef-test";
 const ISSUER: &str = "https://login.example.org/";

@@ -36,7 +36,7 @@ mod token_cache;
 mod token_config;
 pub mod vault;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -331,20 +331,19 @@ impl Verification {
         everybody.into_iter().chain(of_keys).chain(of_tokens)
     }
 
-    /// Returns the principals of API keys that are not valid both here and under `next`.
-    #[allow(clippy::mutable_key_type)] // compared by identity, which does not change
-    fn other_holders(&self, next: &Self) -> Vec<Arc<str>> {
-        let holders = |keys: &Self| {
-            let keys = keys.keys().into_iter().flat_map(api_keys::ApiKeys::holders);
-            keys.map(|holder| (holder.revocation_state().clone(), Arc::clone(holder.id()))).collect()
-        };
-        let (before, next): (HashMap<RevocationState, Arc<str>>, HashMap<_, _>) =
-            (holders(self), holders(next));
-        let only = |one: &HashMap<RevocationState, Arc<str>>, other: &HashMap<RevocationState, Arc<str>>| {
-            let only = one.iter().filter(|(state, _)| !other.contains_key(state));
-            only.map(|(_, principal)| Arc::clone(principal)).collect::<Vec<_>>()
-        };
-        [only(&before, &next), only(&next, &before)].concat()
+    /// Returns the ids of the principals of all API keys, with the tags of the keys.
+    fn key_tags(&self) -> BTreeMap<String, String> {
+        let entries = self.keys().map(api_keys::ApiKeys::entries).unwrap_or_default();
+        entries.iter().map(|entry| (entry.holder().id().to_string(), entry.key.hash.tag())).collect()
+    }
+
+    /// Returns the principals whose API key is another one under `next`, or exists in one of both only. The role, the view and
+    /// the end of a key do not count: its holder is the same.
+    fn other_holders(&self, next: &Self) -> Vec<String> {
+        let (before, next) = (self.key_tags(), next.key_tags());
+        let gone = before.iter().filter(|(id, tag)| next.get(*id) != Some(*tag));
+        let new = next.iter().filter(|(id, _)| !before.contains_key(*id));
+        gone.chain(new).map(|(id, _)| id.clone()).collect()
     }
 
     /// Notifies every principal whose credential is not valid under `next`.
@@ -393,7 +392,7 @@ impl Authenticator {
         self.renewed.send_replace(());
     }
 
-    /// Has `hook` called with each principal whose API key is revoked, is new or may have another holder from now on, before
+    /// Has `hook` called with each principal whose API key is revoked, new or replaced, so that it may have another holder, before
     /// a new key is accepted. The first call of this function counts.
     pub fn on_other_holder(&self, hook: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.other_holder.set(Box::new(hook));
@@ -439,9 +438,7 @@ impl Authenticator {
 
     /// Returns the ids of the principals of all API keys, with the tags of the keys.
     pub fn key_tags(&self) -> BTreeMap<String, String> {
-        let mode = self.mode.load();
-        let entries = mode.keys().map(api_keys::ApiKeys::entries).unwrap_or_default();
-        entries.iter().map(|entry| (entry.holder().id().to_string(), entry.key.hash.tag())).collect()
+        self.mode.load().key_tags()
     }
 
     /// Whether the authorization server of this gateway gives tokens with `role` to clients of `owner`.

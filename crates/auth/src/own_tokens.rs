@@ -22,7 +22,6 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use lru::LruCache;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::jwt::MAX_TOKEN_BYTES;
 use super::principal::{Principal, Role};
@@ -83,7 +82,8 @@ struct SeenGrants {
 struct SeenGrant {
     owner: String,
     revocation_state: RevocationState,
-    until: Instant,
+    /// When it was looked up.
+    looked_up: Now,
 }
 
 #[derive(Deserialize)]
@@ -128,8 +128,9 @@ impl OwnTokens {
             return Some(Ok(known));
         }
         let judged = self.verified(token)?.and_then(|claims| self.principal(&claims, keys));
-        Some(judged.and_then(|Sender { principal, until }| {
-            self.known.keep(digest, &principal, now, until);
+        Some(judged.and_then(|Sender { principal, until, looked_up }| {
+            // Since its lookup, so that the grant is looked up again in time.
+            self.known.keep(digest, &principal, looked_up, until);
             let is_revoked = principal.is_revoked();
             if is_revoked { Err(Denied::Credential(Reason::Revoked)) } else { Ok(principal) }
         }))
@@ -151,9 +152,9 @@ impl OwnTokens {
         };
         let grant = claims.grant();
         for _ in 0..MAX_LOOKUPS {
-            let ended = self.grants().ended;
+            let (ended, now) = (self.grants().ended, Now::read());
             match self.issuer.has_grant(grant).await {
-                Some(true) if self.seen(&claims, ended) => return self.check(token, keys),
+                Some(true) if self.seen(&claims, ended, now) => return self.check(token, keys),
                 // Another grant ended meanwhile, or this one.
                 Some(true) => {}
                 Some(false) => {
@@ -194,18 +195,18 @@ impl OwnTokens {
         }
     }
 
-    /// Records that the grant of `claims` exists. Returns false if a grant ended after `ended` of them had.
-    fn seen(&self, claims: &OwnClaims, ended: u64) -> bool {
-        let (mut grants, until) = (self.grants(), Instant::now() + LOOKUP_AGAIN);
+    /// Records that the grant of `claims` existed at `looked_up`. Returns false if a grant ended after `ended` of them had.
+    fn seen(&self, claims: &OwnClaims, ended: u64, looked_up: Now) -> bool {
+        let mut grants = self.grants();
         if grants.ended != ended {
             return false;
         }
         if let Some(seen) = grants.seen.get_mut(claims.grant()) {
-            seen.until = until;
+            seen.looked_up = looked_up;
             return true;
         }
         let owner = claims.sub.clone();
-        let seen = SeenGrant { owner, revocation_state: RevocationState::default(), until };
+        let seen = SeenGrant { owner, revocation_state: RevocationState::default(), looked_up };
         if let Some((_, displaced)) = grants.seen.push(claims.grant().to_owned(), seen) {
             // Its principals could not be notified later.
             displaced.revocation_state.end();
@@ -237,10 +238,12 @@ impl OwnTokens {
         let view: Option<Arc<str>> = (claims.view != EVERYTHING).then(|| claims.view.as_str().into());
         let is_for_one = !WHOLE.contains(&path) && !is_endpoint_of(path, view.as_deref());
         let endpoint = is_for_one.then(|| path.into());
-        let state = {
-            let mut grants = self.grants();
-            let seen = grants.seen.get(claims.grant()).filter(|seen| Instant::now() < seen.until);
-            seen.ok_or(Denied::Unchecked)?.revocation_state.clone()
+        let (state, looked_up) = {
+            let (mut grants, now) = (self.grants(), Now::read());
+            let seen = grants.seen.get(claims.grant());
+            let seen = seen.filter(|seen| now.since(seen.looked_up) < LOOKUP_AGAIN);
+            let seen = seen.ok_or(Denied::Unchecked)?;
+            (seen.revocation_state.clone(), seen.looked_up)
         };
         let named = Principal::new(claims.sub.as_str(), role).of_grant().bound_to(view);
         // After the state was read, so that keys which change meanwhile end it.
@@ -252,14 +255,17 @@ impl OwnTokens {
             }
         };
         let allowed = allowed.ok_or(Denied::Credential(Reason::Revoked))?;
-        Ok(Sender { principal: allowed.at_endpoint(endpoint).under(state), until })
+        Ok(Sender { principal: allowed.at_endpoint(endpoint).under(state), until, looked_up })
     }
 }
 
-/// The sender of a token, and the second since 1970 at which the token or the key of its owner expires.
+/// The sender of a token.
 struct Sender {
     principal: Principal,
+    /// The second since 1970 at which the token or the key of its owner expires.
     until: u64,
+    /// When its grant was looked up.
+    looked_up: Now,
 }
 
 /// The holder of the API key of a token.

@@ -341,6 +341,11 @@ impl Principal {
         })
     }
 
+    /// Whether its credential is for what `other` has reached: for all endpoints, or for the one of `other`.
+    pub fn may_reach_endpoint_of(&self, other: &Self) -> bool {
+        self.0.endpoint.is_none() || self.0.endpoint == other.0.endpoint
+    }
+
     /// The view that its credential is bound to.
     pub fn view(&self) -> Option<&Arc<str>> {
         self.0.view.as_ref()
@@ -391,6 +396,13 @@ impl Principal {
     /// The login of a person who has no credential of this gateway.
     pub fn person(&self) -> Option<&Person> {
         self.0.person.as_ref()
+    }
+
+    /// Ends what runs with the login of a person. A credential of this gateway stays valid.
+    pub fn end_login(&self) {
+        if self.person().is_some() {
+            self.revocation_state().end();
+        }
     }
 
     /// How people know it: the name of a person, otherwise the id.

@@ -1,6 +1,7 @@
 //! Tests of revocation: which principals stay authenticated when the keys are replaced, and which
 //! are notified.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
@@ -81,6 +82,27 @@ fn a_key_that_is_the_same_goes_on_and_one_that_is_not_is_over() {
         (Config::None, false, "nobody is asked any more, and it is somebody else then"),
     ] {
         assert_eq!(continues(&text, &before, &next), expected, "{why}");
+    }
+}
+
+#[test]
+fn holder_is_another_one_only_with_another_key() {
+    let ((_, own), (_, other)) = (key("own"), key("other"));
+    let config = |keys: Vec<ApiKey>| Config::ApiKey(keys.into());
+    for (next, expected) in [
+        (vec![own.clone()], &[][..]),
+        (vec![ApiKey { role: Role::Reader, ..own.clone() }], &[]),
+        (vec![ApiKey { view: Some("help".into()), ..own.clone() }], &[]),
+        (vec![ApiKey { hash: other.hash.clone(), ..own.clone() }], &["key:own"]),
+        (vec![own.clone(), other.clone()], &["key:other"]),
+        (Vec::new(), &["key:own"]),
+    ] {
+        let (door, told) =
+            (Authenticator::new(&config(vec![own.clone()])).expect("no files"), Arc::default());
+        let hook: Arc<Mutex<Vec<String>>> = Arc::clone(&told);
+        door.on_other_holder(move |principal| hook.lock().expect("no panic").push(principal.to_owned()));
+        door.renew(Keys::read(&config(next)).expect("no files"));
+        assert_eq!(*told.lock().expect("no panic"), expected);
     }
 }
 

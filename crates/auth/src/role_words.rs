@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::jwt::is_subject;
 use super::principal::{Person, Principal, Role};
 use super::{Denied, Reason};
 use json::Raw;
@@ -24,6 +23,9 @@ pub(super) const EVERYTHING: &str = "*";
 const NO_VIEW: &str = "";
 /// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
 const SCOPE: &str = "scope";
+
+/// The longest subject, in bytes: it is a key of maps and is logged.
+pub(super) const MAX_SUBJECT_BYTES: usize = 256;
 
 settings! {
     /// Where tokens name a role, and the words they use for it.
@@ -178,6 +180,11 @@ fn find_claim(claims: &Raw, name: &str) -> Option<Raw> {
 pub(super) fn filled(setting: &Setting<'_>) -> Option<String> {
     setting
         .parsed("a text of 1 to 1024 bytes", |text| (1..=1024).contains(&text.len()).then(|| text.to_owned()))
+}
+
+/// Whether `text` can be the `sub` of a token.
+pub(super) fn is_subject(text: &str) -> bool {
+    (1..=MAX_SUBJECT_BYTES).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
 #[cfg(test)]

@@ -54,12 +54,16 @@ impl Now {
     pub(super) fn read() -> Self {
         Self { wall: SystemTime::now(), steady: Instant::now() }
     }
+
+    /// The time that has passed since `earlier`.
+    pub(super) fn since(self, earlier: Self) -> Duration {
+        self.steady.saturating_duration_since(earlier.steady)
+    }
 }
 
 impl Checked {
     fn holds(&self, now: Now) -> bool {
-        (self.at.wall..self.expires).contains(&now.wall)
-            && now.steady.saturating_duration_since(self.at.steady) < AT_MOST
+        (self.at.wall..self.expires).contains(&now.wall) && now.since(self.at) < AT_MOST
     }
 }
 

@@ -11,13 +11,15 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
-use crate::grant::{ACCESS_LIFETIME, Grant};
+use crate::grant::Grant;
 use crate::keys::KeyRing;
 
 /// The value of `view` in a token that is bound to none.
 const EVERYTHING: &str = "*";
 /// The media type of access tokens.
 const TYPE: &str = "at+jwt";
+/// Seconds after its end in which a token still names its grant: clocks differ.
+const LEEWAY: u64 = 60;
 /// Separates the grant and the step in `jti`.
 const SEPARATOR: char = '.';
 
@@ -50,7 +52,7 @@ pub(crate) fn sign(
         aud: grant.resource.clone(),
         client_id: grant.client.clone(),
         iat: since,
-        exp: since + ACCESS_LIFETIME,
+        exp: grant.access_end(),
         jti: format!("{id}{SEPARATOR}{generation}"),
         scope: access.scope(),
         view: access.view.clone().unwrap_or_else(|| EVERYTHING.to_owned()),
@@ -61,13 +63,16 @@ pub(crate) fn sign(
     Some((token.into(), claims.exp))
 }
 
-/// Returns the grant of an access token of this server, also of one that has expired.
-pub(crate) fn grant_of(keys: &KeyRing, issuer: &str, token: &str) -> Option<String> {
+/// Returns the grant of an access token of this server. One that has expired is as good as unknown: it may be in an old log.
+pub(crate) fn grant_of(keys: &KeyRing, issuer: &str, token: &str, now: u64) -> Option<String> {
     let key = keys.verifying.get(&decode_header(token).ok()?.kid?)?;
     let mut validation = Validation::new(Algorithm::EdDSA);
     validation.set_issuer(&[issuer]);
     validation.validate_aud = false;
-    validation.validate_exp = false;
+    validation.validate_exp = false; // compared below
     let claims = decode::<AccessClaims>(token, key, &validation).ok()?.claims;
+    if claims.exp.saturating_add(LEEWAY) <= now {
+        return None;
+    }
     claims.jti.split_once(SEPARATOR).map(|(grant, _)| grant.to_owned())
 }

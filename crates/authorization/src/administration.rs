@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use crate::client::{Client, ClientSource};
 use crate::clock::{moment, seconds};
+use crate::grant::Grant;
 use crate::grants::{GrantFilter, GrantSummary};
 use crate::server::AuthorizationServer;
 use crate::store::StoreError;
@@ -74,13 +75,14 @@ impl AuthorizationServer {
         self.grants.end(id).await
     }
 
-    /// Ends the grants that `filter` selects, and returns how many these are.
+    /// Ends the grants that `filter` selects, and returns how many these are. All are tried; the error is the last one.
     pub async fn end_grants(&self, filter: &GrantFilter, now: SystemTime) -> Result<usize, StoreError> {
-        let (grants, _) = self.grants.page(filter, "", usize::MAX, seconds(now)).await?;
-        for (id, _) in &grants {
-            self.grants.end(id).await?;
+        if let GrantFilter { owner: Some(owner), client: None, view: None } = filter {
+            self.host.owner_ended(owner);
         }
-        Ok(grants.len())
+        let now = seconds(now);
+        let is_chosen = |grant: &Grant| !grant.is_over(now) && filter.selects(grant);
+        self.grants.end_all(filter.owner.as_deref(), is_chosen).await
     }
 
     /// Ends the grants of `owner`, or of all owners, whose credential was revoked or replaced since the owner agreed. Returns
@@ -90,12 +92,19 @@ impl AuthorizationServer {
         owner: Option<&str>,
         now: SystemTime,
     ) -> Result<usize, StoreError> {
-        let mut all = self.grants.list(owner, seconds(now)).await?;
-        all.retain(|(_, grant)| !self.grants.has_same_credential(grant));
-        for (id, _) in &all {
-            self.grants.end(id).await?;
-        }
-        Ok(all.len())
+        let now = seconds(now);
+        let is_chosen = |grant: &Grant| {
+            let is_own = owner.is_none_or(|owner| grant.owner == owner);
+            is_own && !grant.is_over(now) && !self.grants.has_same_credential(grant)
+        };
+        self.grants.end_all(owner, is_chosen).await
+    }
+
+    /// Removes the grants and registrations whose time is over, and returns how many. It reads all of them.
+    pub async fn sweep(&self, now: SystemTime) -> Result<usize, StoreError> {
+        let grants = self.grants.sweep(seconds(now)).await;
+        let clients = self.clients.registrations.sweep(seconds(now)).await;
+        Ok(grants? + clients?)
     }
 
     /// Removes the client `id` if it registered itself, and ends all grants to it. Returns how many these are; none if there
@@ -104,7 +113,10 @@ impl AuthorizationServer {
         let registrations = &self.clients.registrations;
         let is_known = registrations.find(id, seconds(now)).await?.is_some()
             || self.clients.configured().any(|client| client.id == id);
-        registrations.remove(id).await?;
+        // Anybody can register and remove clients, and the search below reads all grants.
+        if !registrations.remove(id).await? {
+            return Ok(is_known.then_some(0));
+        }
         let of_client = GrantFilter { client: Some(id.to_owned()), ..GrantFilter::default() };
         let ended = self.end_grants(&of_client, now).await?;
         Ok((is_known || ended > 0).then_some(ended))

@@ -42,7 +42,7 @@ async fn pages_have_each_grant_once_and_no_other_than_selected() {
     let of_client = GrantFilter { client: Some(clients[1].clone()), ..GrantFilter::default() };
     let of_view = GrantFilter { view: Some("help".to_owned()), ..of_owner("key:ann") };
     for (filter, count) in
-        [(GrantFilter::default(), 6), (of_owner("key:bob"), 2), (of_client, 3), (of_view, 0)]
+        [(GrantFilter::default(), 6), (of_owner("key:bob"), 2), (of_client, 3), (of_view, 2)]
     {
         let (mut seen, mut after) = (Vec::new(), String::new());
         loop {
@@ -86,6 +86,44 @@ async fn clients_are_listed_with_their_people_until_they_are_removed() {
         "a client of the file stays"
     );
     assert_eq!(site.server.end_grants(&of_owner("key:ann"), site.now).await.expect("a read"), 0);
+}
+
+#[tokio::test]
+async fn record_that_cannot_be_read_keeps_no_other_from_its_end() {
+    let site = Site::new(Vec::new()).await;
+    let (unused, client) = (site.register(CALLBACK).await, site.register(CALLBACK).await);
+    for name in ["key:ann", "key:bob", "key:cid"] {
+        site.log_in(&site.person(name, Role::Caller), &client, CALLBACK).await;
+    }
+    let grants = site.server.grants(None, site.now).await.expect("grants");
+    site.store.break_record(&grants[0].id);
+    assert_eq!(
+        site.server.remove_client(&unused, site.now).await.expect("no grant is read"),
+        Some(0),
+        "nobody agreed to it"
+    );
+    *site.gateway.credential.lock().expect("a lock") = Some("another".to_owned());
+    site.server.end_without_credential(Some(&grants[1].owner), site.now).await.expect("one owner");
+    assert_eq!(site.server.stored().await.expect("a store").0, 2);
+    site.server.end_without_credential(None, site.now).await.expect_err("one cannot be read");
+    assert_eq!(site.server.stored().await.expect("a store").0, 1, "the others have ended");
+    site.server.end_grants(&GrantFilter::default(), site.now).await.expect_err("one cannot be read");
+    site.server.remove_client(&client, site.now).await.expect_err("one cannot be read");
+}
+
+#[tokio::test]
+async fn sweep_removes_what_is_over_and_nothing_else() {
+    let mut site = Site::new(Vec::new()).await;
+    let (person, client) = (site.person("key:ann", Role::Caller), site.register(CALLBACK).await);
+    site.register(CALLBACK).await;
+    site.log_in(&person, &client, CALLBACK).await;
+    let place = format!("{}-{}", "0".repeat(20), "0".repeat(32));
+    assert!(site.store.swap(Table::Grants, &place, None, Some(b"of another key")).await.expect("a write"));
+    for (wait, removed, stored) in [(59, 0, (2, 2)), (1, 1, (1, 2)), (3_540, 1, (1, 1)), (3_600, 0, (1, 1))] {
+        site.wait(wait);
+        assert_eq!(site.server.sweep(site.now).await.expect("a store"), removed, "{wait}");
+        assert_eq!(site.server.stored().await.expect("a store"), stored, "{wait}");
+    }
 }
 
 /// A store in which an operator removes every client as soon as a grant is written.

@@ -22,6 +22,16 @@ use crate::resource;
 pub enum AuthorizationError {
     /// The page shows the error, and the browser stays here: nothing is known about where the answer would go.
     Shown(Error),
+    /// The page shows the error and where the client would get it; the person decides whether to go there. Anybody can
+    /// register a client, so a redirect at once could lead from this gateway to any site.
+    Offered {
+        /// Where the link of the page leads.
+        location: String,
+        /// The receiver of the error there.
+        receiver: Receiver,
+        /// The error.
+        error: Error,
+    },
     /// The client gets the error, by a redirect of the browser.
     Redirected {
         /// Where the browser goes.
@@ -35,7 +45,15 @@ impl AuthorizationError {
     /// The error.
     pub const fn error(&self) -> &Error {
         match self {
-            Self::Shown(error) | Self::Redirected { error, .. } => error,
+            Self::Shown(error) | Self::Offered { error, .. } | Self::Redirected { error, .. } => error,
+        }
+    }
+
+    /// Returns the error without a redirect at once, which would lead to `receiver`.
+    pub(crate) fn offered(self, receiver: Receiver) -> Self {
+        match self {
+            Self::Redirected { location, error } => Self::Offered { location, receiver, error },
+            shown => shown,
         }
     }
 }

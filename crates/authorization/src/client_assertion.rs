@@ -69,7 +69,7 @@ pub(crate) fn verify(
     if claims.sub != client {
         return Err("the `sub` of the assertion is not the client");
     }
-    if claims.exp + LEEWAY <= now || claims.exp > now + LONGEST + LEEWAY {
+    if claims.exp.saturating_add(LEEWAY) <= now || claims.exp > now + LONGEST + LEEWAY {
         return Err("the assertion has expired, or is valid for more than five minutes");
     }
     if claims.jti.is_empty() { Err("the assertion has no `jti`") } else { Ok(()) }
@@ -145,6 +145,7 @@ mod tests {
             ("exp", json!(971), true),
             ("exp", json!(1_331), false),
             ("exp", json!(1_330), true),
+            ("exp", json!(u64::MAX), false),
             ("exp", Value::Null, false),
             ("jti", json!(""), false),
             ("jti", Value::Null, false),

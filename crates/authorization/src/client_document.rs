@@ -55,7 +55,7 @@ impl Documents {
         if let Some(client) = self.cached(id) {
             return Ok(client);
         }
-        let (json, headers) = fetcher.fetch(&url, owner).await.map_err(|error| match error {
+        let (json, headers) = fetcher.fetch(&url, owner, true).await.map_err(|error| match error {
             FetchError::Refused(reason) => Error::new(Code::InvalidClient, reason),
             FetchError::Unreachable => {
                 Error::later("the host of the client's document cannot be reached", RETRY)

@@ -106,14 +106,14 @@ impl Clients {
                 return Err(refused("the client has no key, so it cannot send an assertion"));
             }
             ClientAuthentication::Keys(keys) => Arc::new(keys.clone()),
-            ClientAuthentication::KeysAt(url) => self.key_set(url, &grant.owner).await?,
+            ClientAuthentication::KeysAt(url) => self.key_set(url, &client, &grant.owner).await?,
         };
         let assertion = claimed.assertion.as_ref().ok_or_else(|| refused("`client_assertion` is missing"))?;
         client_assertion::verify(assertion.expose_secret(), &grant.client, &keys, audiences, now)
             .map_err(refused)
     }
 
-    async fn key_set(&self, url: &str, owner: &str) -> Result<Arc<JwkSet>, Error> {
+    async fn key_set(&self, url: &str, client: &Client, owner: &str) -> Result<Arc<JwkSet>, Error> {
         let cached = || {
             let mut all = self.key_sets.lock().unwrap_or_else(PoisonError::into_inner);
             let cached = all.get(url).filter(|cached| cached.until > Instant::now())?;
@@ -124,7 +124,9 @@ impl Clients {
         }
         let absent = || Error::new(Code::InvalidClient, "there are no keys at `jwks_uri`");
         let place = Url::parse(url).map_err(|_| absent())?;
-        let (json, _) = self.fetcher.fetch(&place, owner).await.map_err(|error| match error {
+        let is_vouched = self.is_trusted(client.source, &client.id);
+        let fetched = self.fetcher.fetch(&place, owner, is_vouched).await;
+        let (json, _) = fetched.map_err(|error| match error {
             FetchError::Refused(_) => absent(),
             FetchError::Unreachable => Error::later("the host of `jwks_uri` cannot be reached", 30),
         })?;

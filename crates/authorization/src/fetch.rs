@@ -81,10 +81,16 @@ impl Fetcher {
         self.trusted_hosts.iter().any(|trusted| trusted.eq_ignore_ascii_case(host))
     }
 
-    /// Returns the JSON at `url`, and how it may be cached. The fetch counts for `owner`, so that nobody takes all slots.
-    pub(crate) async fn fetch(&self, url: &Url, owner: &str) -> Result<(Raw, HeaderMap), FetchError> {
+    /// Returns the JSON at `url`, and how it may be cached. The fetch counts for `owner`, so that nobody takes all slots. The
+    /// host may have any address if the operator trusts both the host and the client that names it (`is_vouched`).
+    pub(crate) async fn fetch(
+        &self,
+        url: &Url,
+        owner: &str,
+        is_vouched: bool,
+    ) -> Result<(Raw, HeaderMap), FetchError> {
         let _own_slot = self.owner_slot(owner).ok_or(FetchError::Unreachable)?;
-        let is_trusted = url.host_str().is_some_and(|host| self.trusts(host));
+        let is_trusted = is_vouched && url.host_str().is_some_and(|host| self.trusts(host));
         let dial_policy = if is_trusted { DialPolicy::Anywhere } else { DialPolicy::Public };
         let fetched = timeout(TIME, async {
             let _slot = self.slots.acquire().await.map_err(|_| FetchError::Unreachable)?;
@@ -150,7 +156,7 @@ mod tests {
         let server = TestServer::new(move |_| steps.clone()).await;
         let host = server.url.host_str().expect("a host").to_owned();
         let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
-        let document = fetcher.fetch(&server.url, "ann").await;
+        let document = fetcher.fetch(&server.url, "ann", true).await;
         (document, server.seen().len())
     }
 
@@ -207,7 +213,7 @@ mod tests {
         let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
         let started = tokio::time::Instant::now();
         let of_ann = (0..MAX_RUNNING).map(|_| async {
-            assert!(fetcher.fetch(&server.url, "ann").await.is_err());
+            assert!(fetcher.fetch(&server.url, "ann", true).await.is_err());
             started.elapsed() < TIME
         });
         let refused =
@@ -250,8 +256,11 @@ mod tests {
         ];
         for host in hosts {
             let url = Url::parse(&format!("http://{host}:{port}/c")).expect("a URL");
-            assert!(fetcher.fetch(&url, "ann").await.is_err(), "{host}");
+            assert!(fetcher.fetch(&url, "ann", true).await.is_err(), "{host}");
         }
+        let host = server.url.host_str().expect("a host").to_owned();
+        let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
+        assert!(fetcher.fetch(&server.url, "ann", false).await.is_err(), "a stranger names a trusted host");
         assert_eq!(server.seen().len(), 0);
     }
 }

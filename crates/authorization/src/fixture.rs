@@ -34,12 +34,19 @@ pub(crate) const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters
 pub(crate) struct MemoryStore {
     records: Mutex<BTreeMap<(Table, String), Vec<u8>>>,
     fails: AtomicBool,
+    /// The id of a record that cannot be read.
+    broken: OnceLock<String>,
 }
 
 impl MemoryStore {
     /// Makes the store fail, or work again.
     pub(crate) fn set_fails(&self, fails: bool) {
         self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    /// Makes the record `id` unreadable.
+    pub(crate) fn break_record(&self, id: &str) {
+        assert!(self.broken.set(id.to_owned()).is_ok());
     }
 
     fn with<T>(
@@ -58,6 +65,9 @@ impl Store for MemoryStore {
         async move {
             // As slow as another thread, so that requests overlap.
             tokio::task::yield_now().await;
+            if self.broken.get().is_some_and(|broken| broken == id) {
+                return Err(StoreError { action: "read", source: io::Error::other("the test breaks it") });
+            }
             self.with(|records| records.get(&(table, id.to_owned())).cloned())
         }
         .boxed()
@@ -261,7 +271,7 @@ pub(crate) fn parameter(location: &str, name: &str) -> Option<String> {
 /// The parameters of an answer with an error.
 pub(crate) fn redirected(error: AuthorizationError) -> (String, String, Option<String>) {
     match error {
-        AuthorizationError::Redirected { location, .. } => {
+        AuthorizationError::Redirected { location, .. } | AuthorizationError::Offered { location, .. } => {
             let of = |name| parameter(&location, name);
             assert_eq!(of("iss").as_deref(), Some(ISSUER));
             (

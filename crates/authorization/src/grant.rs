@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! Authorized ── code, verifier ──► Active 0 ── refresh token 0 ──► Active 1 ── refresh token 1 ──► …
-//!      any code or refresh token that was used before ──► the grant ends
+//!      a refresh token, or a code with its verifier, that was used before ──► the grant ends
 //! ```
 //!
 //! Invariants: a code works once, and each refresh token works once. A repeated use ends the grant, because one of two
 //! holders has stolen it. The exception is the last refresh token for ten seconds: its answer may have been lost, and a
-//! repetition gets the same answer. A token that was invented changes nothing.
+//! repetition gets the same answer. A code has none (RFC 6749, section 4.1.2). A token that was invented changes nothing,
+//! and neither does a code without its verifier: the code was in the address of a browser, so others may know it.
 //!
 //! Codes and refresh tokens are authentication codes of their step under a secret of the grant. The grant is all that is
 //! stored for them, in one record, and the answer of a step can be computed again.
@@ -31,7 +32,7 @@ use crate::pkce::Challenge;
 /// The life of a code in seconds.
 const CODE_LIFETIME: u64 = 60;
 /// The life of an access token in seconds.
-pub(crate) const ACCESS_LIFETIME: u64 = 600;
+const ACCESS_LIFETIME: u64 = 600;
 /// Seconds after a refresh in which its repetition gets the same answer.
 const GRACE: u64 = 10;
 /// Seconds after which a grant ends if its client does not refresh.
@@ -98,8 +99,9 @@ impl GrantedPerson {
 enum Stage {
     /// The owner has agreed, and the code was not redeemed.
     Authorized { challenge: Challenge },
-    /// The client has tokens. A `generation` is the number of refreshes, the last of which was at `since`.
-    Active { generation: u64, since: u64 },
+    /// The client has tokens. A `generation` is the number of refreshes, the last of which was at `since`. The `challenge`
+    /// is that of the code.
+    Active { challenge: Challenge, generation: u64, since: u64 },
 }
 
 /// The secret under which codes and refresh tokens are authenticated.
@@ -188,8 +190,14 @@ impl Grant {
     pub(crate) const fn step(&self) -> Option<(u64, u64)> {
         match self.stage {
             Stage::Authorized { .. } => None,
-            Stage::Active { generation, since } => Some((generation, since)),
+            Stage::Active { generation, since, .. } => Some((generation, since)),
         }
+    }
+
+    /// When the access token of the present step expires: with the rights of a person at the latest.
+    pub(crate) fn access_end(&self) -> u64 {
+        let end = self.used().saturating_add(ACCESS_LIFETIME);
+        self.person.as_ref().map_or(end, |person| end.min(person.until))
     }
 
     /// When a token was last given to the client, or the owner agreed.
@@ -224,21 +232,25 @@ impl Grant {
         if presented.kind != Kind::Code || !self.has_made(presented) {
             return Step::Refuse("the code is not known");
         }
-        let Stage::Authorized { challenge } = &self.stage else {
-            return Step::End("the code was used before; every token of this login is revoked");
-        };
-        if self.is_over(now) {
-            return Step::End("the code has expired");
-        }
+        let (Stage::Authorized { challenge } | Stage::Active { challenge, .. }) = &self.stage;
         if !challenge.is_met_by(verifier) {
             return Step::Refuse("`code_verifier` does not belong to the `code_challenge` of the code");
         }
-        Step::Advance(self.at(Stage::Active { generation: 0, since: now }))
+        if self.is_over(now) {
+            return Step::End("the code has expired");
+        }
+        match self.step() {
+            None => {
+                let challenge = challenge.clone();
+                Step::Advance(self.at(Stage::Active { challenge, generation: 0, since: now }))
+            }
+            Some(_) => Step::End("the code was used before; every token of this login is revoked"),
+        }
     }
 
     /// Redeems the refresh token `presented`.
     pub(crate) fn refresh(&self, presented: &Presented, now: u64) -> Step {
-        let Stage::Active { generation, since } = self.stage else {
+        let Stage::Active { ref challenge, generation, since } = self.stage else {
             return Step::Refuse("the refresh token is not known");
         };
         if presented.kind != Kind::Refresh || !self.refreshes || !self.has_made(presented) {
@@ -248,7 +260,8 @@ impl Grant {
             return Step::End("the login has expired");
         }
         if presented.generation == generation {
-            let next = Stage::Active { generation: generation + 1, since: now };
+            let challenge = challenge.clone();
+            let next = Stage::Active { challenge, generation: generation + 1, since: now };
             return Step::Advance(self.at(next));
         }
         if presented.generation > generation {

@@ -72,7 +72,22 @@ fn code_that_is_used_a_second_time_ends_the_grant() {
     let first = grant(true);
     let redeemed = advanced(first.redeem(&code(&first), VERIFIER, 1_001));
     assert!(matches!(redeemed.redeem(&code(&first), VERIFIER, 1_001), Step::End(_)));
-    assert!(matches!(redeemed.redeem(&code(&first), "", 9_999), Step::End(_)), "also without its verifier");
+    let next = advanced(redeemed.refresh(&token(&redeemed), 1_005));
+    for now in [1_005, 9_999] {
+        assert!(matches!(next.redeem(&code(&first), VERIFIER, now), Step::End(_)), "{now}");
+    }
+}
+
+#[test]
+fn used_code_without_its_verifier_ends_nothing() {
+    let first = grant(true);
+    let zero = advanced(first.redeem(&code(&first), VERIFIER, 1_001));
+    let one = advanced(zero.refresh(&token(&zero), 2_000));
+    for (grant, now) in [(&zero, 1_001), (&zero, 9_999), (&one, 2_000), (&one, 1_000 + LONGEST_LIFETIME)] {
+        for verifier in ["", "another-verifier-of-forty-three-characters-x"] {
+            assert!(matches!(grant.redeem(&code(&first), verifier, now), Step::Refuse(_)), "{now}");
+        }
+    }
 }
 
 #[test]
@@ -122,7 +137,11 @@ fn grant_ends_when_it_is_unused_and_after_a_year() {
     let zero = active();
     assert!(matches!(zero.refresh(&token(&zero), 1_001 + IDLE_LIFETIME - 1), Step::Advance(_)));
     assert!(matches!(zero.refresh(&token(&zero), 1_001 + IDLE_LIFETIME), Step::End(_)));
-    let late = *zero.at(Stage::Active { generation: 9, since: 1_000 + LONGEST_LIFETIME - 5 });
+    let late = *zero.at(Stage::Active {
+        challenge: challenge(),
+        generation: 9,
+        since: 1_000 + LONGEST_LIFETIME - 5,
+    });
     assert!(matches!(late.refresh(&token(&late), 1_000 + LONGEST_LIFETIME), Step::End(_)));
     let once = grant(false);
     let once = advanced(once.redeem(&code(&once), VERIFIER, 1_001));

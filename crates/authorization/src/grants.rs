@@ -5,10 +5,13 @@
 //! a limit too, and then nobody gets another one.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use auth::Role;
 use auth::vault::VaultKey;
+use lru::LruCache;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -26,6 +29,8 @@ use crate::store::{Store, StoreError, Table};
 const MAX_OF_ONE: usize = 32;
 /// Limit of all grants.
 const MAX_GRANTS: usize = 10_000;
+/// Limit of people whose roles are known.
+const MAX_PEOPLE: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 /// The time between two searches for grants that have ended, each of which reads all of them.
 const SWEEP_PAUSE: Duration = Duration::from_mins(1);
 /// Bytes of the tag of an owner.
@@ -65,18 +70,18 @@ pub struct GrantFilter {
     pub owner: Option<String>,
     /// The id of the client.
     pub client: Option<String>,
-    /// The view that it is bound to.
+    /// The view that it is bound to. Grants without a view are selected too.
     pub view: Option<String>,
 }
 
 impl GrantFilter {
-    fn selects(&self, grant: &Grant) -> bool {
+    pub(crate) fn selects(&self, grant: &Grant) -> bool {
         let is = |expected: &Option<String>, found: Option<&str>| {
             expected.as_deref().is_none_or(|expected| found == Some(expected))
         };
         is(&self.owner, Some(&grant.owner))
             && is(&self.client, Some(&grant.client))
-            && is(&self.view, grant.access.view.as_deref())
+            && (grant.access.view.is_none() || is(&self.view, grant.access.view.as_deref()))
     }
 }
 
@@ -86,13 +91,15 @@ pub(crate) struct Grants {
     key: Arc<VaultKey>,
     host: Arc<dyn Host>,
     sweeps: Rate,
+    /// The roles of people of the login service whose tokens are in use, by the ids of their principals.
+    people: Mutex<LruCache<String, Role>>,
 }
 
 impl Grants {
     pub(crate) fn new(store: &Arc<dyn Store>, key: &Arc<VaultKey>, host: &Arc<dyn Host>) -> Self {
         let records = Records::new(store, key, Table::Grants);
         let (key, host, sweeps) = (Arc::clone(key), Arc::clone(host), Rate::new(1, SWEEP_PAUSE));
-        Self { records, key, host, sweeps }
+        Self { records, key, host, sweeps, people: Mutex::new(LruCache::new(MAX_PEOPLE)) }
     }
 
     /// Adds a grant, and returns its id.
@@ -124,11 +131,23 @@ impl Grants {
 
     /// Whether the grant `id` exists.
     pub(crate) async fn exists(&self, id: &str, now: u64) -> Result<bool, StoreError> {
-        let is_valid = |grant: &Grant| !grant.is_over(now) && self.has_same_credential(grant);
-        Ok(self.find(id).await?.is_some_and(|found| is_valid(&found.value)))
+        let Some(Stored { value: grant, .. }) = self.find(id).await? else { return Ok(false) };
+        let is_valid = !grant.is_over(now) && self.has_same_credential(&grant);
+        if let Some(person) = grant.person.filter(|_| is_valid) {
+            let mut people = self.people.lock().unwrap_or_else(PoisonError::into_inner);
+            people.put(grant.owner, person.rights.role);
+        }
+        Ok(is_valid)
     }
 
-    /// What the owner of `grant` may do now.
+    /// The role of `owner`, the holder of a key or a person whose tokens are in use.
+    pub(crate) fn role(&self, owner: &str) -> Option<Role> {
+        let of_key = self.host.rights(owner).map(|rights| rights.role);
+        let person = || self.people.lock().unwrap_or_else(PoisonError::into_inner).get(owner).copied();
+        of_key.or_else(person)
+    }
+
+    /// The present rights of the owner of `grant`.
     pub(crate) fn rights(&self, grant: &Grant) -> Option<Access> {
         let rights = match &grant.person {
             Some(person) => Some(person.rights.clone()),
@@ -150,6 +169,35 @@ impl Grants {
             self.host.grant_ended(id);
         }
         Ok(())
+    }
+
+    /// Ends the grants of `owner`, or of all owners, that `is_chosen` selects, and returns how many. All are tried; the error
+    /// is the last one.
+    pub(crate) async fn end_all(
+        &self,
+        owner: Option<&str>,
+        is_chosen: impl Fn(&Grant) -> bool,
+    ) -> Result<usize, StoreError> {
+        let prefix = owner.map(|owner| self.prefix(owner)).unwrap_or_default();
+        let (mut count, mut failed) = (0, None);
+        for id in self.records.ids(&prefix).await? {
+            let chosen = self.records.get(&id).await;
+            let ended = match chosen.map(|found| found.is_some_and(|found| is_chosen(&found.value))) {
+                Ok(true) => self.end(&id).await.map(|()| 1),
+                Ok(false) => Ok(0),
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(ended) => count += ended,
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(count), Err)
+    }
+
+    /// Removes the grants whose time is over, and returns how many. One that cannot be opened stays: its key may come back.
+    pub(crate) async fn sweep(&self, now: u64) -> Result<usize, StoreError> {
+        self.end_all(None, |grant| grant.is_over(now)).await
     }
 
     /// Returns the grants of `owner`, or of all owners, that have not ended.
@@ -223,13 +271,7 @@ impl Grants {
         let full =
             || Error::later("there is no room for another login; an operator can remove grants", 3_600);
         self.sweeps.take().map_err(|_| full())?;
-        let ended = self.records.list("").await?.into_iter().filter(|(_, grant)| grant.is_over(now));
-        let mut count = 0;
-        for (id, _) in ended {
-            self.end(&id).await?;
-            count += 1;
-        }
-        if count > 0 { Ok(()) } else { Err(full()) }
+        if self.sweep(now).await? > 0 { Ok(()) } else { Err(full()) }
     }
 
     /// The beginning of the ids of the grants of `owner`, which does not tell who it is.

@@ -33,4 +33,8 @@ pub trait Host: Send + Sync {
 
     /// Ends what runs with tokens of the grant `id`, which has ended.
     fn grant_ended(&self, id: &str);
+
+    /// Signs the browsers of `owner` out, all of whose grants end. A person of the login service has nothing else that could
+    /// be revoked, and a browser that is signed in would get the next grant.
+    fn owner_ended(&self, _owner: &str) {}
 }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use auth::vault::{self, Entry, EntryKind, Vault, VaultKey};
@@ -30,6 +31,8 @@ const PUBLISHED_BEFORE: u64 = 24 * 3_600;
 const PUBLISHED_AFTER: u64 = 3_600;
 /// Seconds after which the vault is read again, so that keys of other processes are known.
 const READ_AGAIN: u64 = 600;
+/// Seconds after a failure in which the vault is not read again: anybody can send a token with an unknown key.
+const RETRY: u64 = 5;
 
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +74,7 @@ pub(crate) struct KeyRing {
     pub(crate) verifying: HashMap<String, DecodingKey>,
     /// The public keys, as a key set.
     pub(crate) published: Value,
-    until: u64,
+    until: AtomicU64,
 }
 
 /// The keys, which change with time.
@@ -93,12 +96,13 @@ impl Keys {
     /// Returns the keys of the moment `now`. If the vault fails, the last ones stay in use.
     pub(crate) async fn at(&self, now: u64) -> Result<Arc<KeyRing>, KeyError> {
         let current = self.current.load_full();
-        if let Some(current) = current.as_ref().filter(|ring| now < ring.until) {
+        if let Some(current) = current.as_ref().filter(|ring| ring.is_current(now)) {
             return Ok(Arc::clone(current));
         }
         match (self.read(now).await, current) {
             (Err(error), Some(last)) => {
                 tracing::error!(%error, "the last known keys stay in use");
+                last.until.store(now + RETRY, Ordering::Relaxed);
                 Ok(last)
             }
             (Err(error), None) => Err(error),
@@ -112,10 +116,17 @@ impl Keys {
         if let Some(key) = current.verifying.get(kid) {
             return Some(key.clone());
         }
-        if now < current.until {
+        if current.is_current(now) {
             return None;
         }
-        let ring = KeyRing::of(&self.stored(&entry()).ok()??.signing, now).ok()?;
+        let read = self.stored(&entry()).and_then(|entries| {
+            let entries = entries.ok_or(KeyError::Form)?;
+            KeyRing::of(&entries.signing, now)
+        });
+        let Ok(ring) = read else {
+            current.until.store(now + RETRY, Ordering::Relaxed);
+            return None;
+        };
         let key = ring.verifying.get(kid).cloned();
         self.current.store(Some(Arc::new(ring)));
         key
@@ -160,8 +171,12 @@ impl KeyRing {
             signing: EncodingKey::from_ed_der(&signer.private()?),
             verifying,
             published: json!({ "keys": published }),
-            until: now + READ_AGAIN,
+            until: (now + READ_AGAIN).into(),
         })
+    }
+
+    fn is_current(&self, now: u64) -> bool {
+        now < self.until.load(Ordering::Relaxed)
     }
 }
 
@@ -265,6 +280,22 @@ mod tests {
         assert!(!ring.verifying.contains_key(&first));
         let text = ring.published.to_string();
         assert!(text.contains(&ring.kid) && !text.contains("\"d\""), "{text}");
+    }
+
+    #[tokio::test]
+    async fn vault_that_fails_is_not_read_for_each_unknown_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (keys, _) = Keys::open(vault(&folder), 0).await.expect("keys");
+        let file = folder.path().join("vault.json");
+        let good = std::fs::read(&file).expect("a vault");
+        std::fs::write(&file, "no vault").expect("a write");
+        assert!(keys.verifying("unknown", READ_AGAIN).is_none());
+        std::fs::write(&file, good).expect("a write");
+        let until = || keys.current.load_full().expect("keys").until.load(Ordering::Relaxed);
+        assert!(keys.verifying("unknown", READ_AGAIN + RETRY - 1).is_none());
+        assert_eq!(until(), READ_AGAIN + RETRY);
+        assert!(keys.verifying("unknown", READ_AGAIN + RETRY).is_none());
+        assert_eq!(until(), READ_AGAIN + RETRY + READ_AGAIN, "it was read again");
     }
 
     #[tokio::test]

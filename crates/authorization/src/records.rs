@@ -57,6 +57,11 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         self.store.swap(self.table, id, Some(&before.sealed), Some(&sealed)).await
     }
 
+    /// Removes the record `before`. Returns false if it was changed or removed meanwhile.
+    pub(crate) async fn remove_unchanged(&self, id: &str, before: &Stored<T>) -> Result<bool, StoreError> {
+        self.store.swap(self.table, id, Some(&before.sealed), None).await
+    }
+
     /// Removes a record, whatever it is by now.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), StoreError> {
         while let Some(record) = self.store.get(self.table, id).await? {

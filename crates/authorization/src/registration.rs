@@ -31,8 +31,12 @@ use crate::store::StoreError;
 const MAX_CLIENTS: usize = 1_000;
 /// Registrations that are removed at once if there is no room.
 const EVICTED: usize = 50;
-/// Registrations that may come at once, and the time in which one more may come.
-const BURST: (u32, Duration) = (30, Duration::from_secs(2));
+/// Registrations that may come at once, and the time in which one more may come. This is many times the rate of one address
+/// (`downstream`), so that a few do not starve the others. At this rate one that nobody agreed to survives for about four
+/// minutes, until as many others as there may be have come after it.
+const BURST: (u32, Duration) = (100, Duration::from_millis(250));
+/// Limit of the bytes of the metadata of a client, which fit into a record once they are sealed.
+const MAX_METADATA: usize = 40 << 10;
 /// Seconds for which a registration lasts if nobody agrees to it.
 const UNUSED_LIFETIME: u64 = 3_600;
 /// Seconds for which it lasts after somebody agreed: longer than any grant.
@@ -80,6 +84,10 @@ impl Registrations {
         now: u64,
     ) -> Result<(String, Value, SecretString), Error> {
         let metadata = ClientMetadata::of_registration(json)?;
+        if !serde_json::to_vec(&metadata).is_ok_and(|json| json.len() <= MAX_METADATA) {
+            let reason = "the metadata is longer than 40 KiB; `jwks_uri` takes less room than `jwks`";
+            return Err(Error::new(Code::InvalidClientMetadata, reason));
+        }
         self.rate.take().map_err(|pause| {
             let seconds = u16::try_from(pause.as_secs()).unwrap_or(u16::MAX).max(1);
             Error::later("too many clients register at once; try again", seconds)
@@ -134,9 +142,38 @@ impl Registrations {
         Ok(self.records.ids("").await?.len())
     }
 
-    /// Removes the registration `id`.
-    pub(crate) async fn remove(&self, id: &str) -> Result<(), StoreError> {
-        if is_id(id) { self.records.remove(id).await } else { Ok(()) }
+    /// Removes the registration `id`. Returns false if it was there and nobody had agreed to it, so that it has no grants.
+    pub(crate) async fn remove(&self, id: &str) -> Result<bool, StoreError> {
+        if !is_id(id) {
+            return Ok(true);
+        }
+        while let Some(stored) = self.records.get(id).await? {
+            // Somebody may agree meanwhile.
+            if self.records.remove_unchanged(id, &stored).await? {
+                return Ok(stored.value.agreed.is_some());
+            }
+        }
+        self.records.remove(id).await?;
+        Ok(true)
+    }
+
+    /// Removes the registrations whose time is over, and returns how many. All are tried; the error is the last one.
+    pub(crate) async fn sweep(&self, now: u64) -> Result<usize, StoreError> {
+        let (mut count, mut failed) = (0, None);
+        for id in self.records.ids("").await? {
+            let removed = match self.records.get(&id).await {
+                Ok(Some(found)) if found.value.is_over(now) => {
+                    self.records.remove_unchanged(&id, &found).await
+                }
+                Ok(_) => Ok(false),
+                Err(error) => Err(error),
+            };
+            match removed {
+                Ok(removed) => count += usize::from(removed),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(count), Err)
     }
 
     async fn valid(&self, id: &str, now: u64) -> Result<Option<Registration>, StoreError> {
@@ -254,6 +291,18 @@ mod tests {
         }
         all.remove(&id).await.expect("removed");
         assert!(all.find(&id, 1).await.expect("a read").is_none());
+    }
+
+    #[tokio::test]
+    async fn metadata_that_fits_into_no_record_is_refused() {
+        let key = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k".repeat(50 << 10), "x": "A".repeat(43) });
+        let request = json!({
+            "redirect_uris": ["https://app.example/cb"], "token_endpoint_auth_method": "private_key_jwt",
+            "jwks": { "keys": [key] },
+        });
+        let request = Raw::parse(&Bytes::from(request.to_string())).expect("JSON");
+        let refused = registrations().add(&request, none, 0).await.expect_err("too long");
+        assert_eq!(refused.code, Code::InvalidClientMetadata);
     }
 
     #[tokio::test]

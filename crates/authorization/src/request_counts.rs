@@ -107,6 +107,11 @@ impl RequestCounts {
         answers.chain(errors)
     }
 
+    /// Counts a failure of the store to answer in time.
+    pub fn store_was_late(&self) {
+        self.store_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// How often the store could not be read or written.
     pub fn store_failures(&self) -> u64 {
         self.store_failures.load(Ordering::Relaxed)

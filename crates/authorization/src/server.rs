@@ -106,7 +106,7 @@ pub struct AuthorizationServer {
     keys: Keys,
     pub(crate) clients: Clients,
     pub(crate) grants: Grants,
-    host: Arc<dyn Host>,
+    pub(crate) host: Arc<dyn Host>,
     counts: Arc<RequestCounts>,
 }
 
@@ -167,8 +167,31 @@ impl AuthorizationServer {
             (Fields::parse(query.as_bytes()).map_err(AuthorizationError::Shown)?, seconds(now));
         let id = fields.require("client_id").map_err(AuthorizationError::Shown)?;
         let client = self.clients.find(id, owner.id(), now).await.map_err(AuthorizationError::Shown)?;
-        let issuer = &self.config.issuer;
-        let request = AuthorizationRequest::read(&fields, &client, issuer, &*self.host)?;
+        let judged = self.judge_client(owner, &client, &fields, now).await;
+        let Err(error @ AuthorizationError::Redirected { .. }) = judged else { return judged };
+        let uri = fields.get("redirect_uri").ok().flatten().unwrap_or_default();
+        let Some(registered) = client.metadata.allows_redirect_to(uri) else { return Err(error) };
+        if self.clients.is_trusted(client.source, id) || self.has_agreed(owner, id, uri, now).await {
+            return Err(error);
+        }
+        Err(error.offered(registered.receiver()))
+    }
+
+    /// Whether `owner` has a grant to `client`, and the code went to `redirect_uri`.
+    async fn has_agreed(&self, owner: &Principal, client: &str, redirect_uri: &str, now: u64) -> bool {
+        let grants = self.grants.list(Some(owner.id()), now).await.unwrap_or_default();
+        grants.iter().any(|(_, grant)| grant.client == client && grant.redirect_uri == redirect_uri)
+    }
+
+    async fn judge_client(
+        &self,
+        owner: &Principal,
+        client: &Client,
+        fields: &Fields,
+        now: u64,
+    ) -> Result<Consent, AuthorizationError> {
+        let (id, issuer) = (&*client.id, &self.config.issuer);
+        let request = AuthorizationRequest::read(fields, client, issuer, &*self.host)?;
         let access = self.access(owner, &request)?;
         let remembered = self.is_remembered(owner, &request, &access, now).await;
         Ok(Consent {
@@ -288,7 +311,7 @@ impl AuthorizationServer {
         let presented = Presented::refresh_token(token);
         let id = match &presented {
             Some(presented) => Some(presented.grant.clone()),
-            None => access_token::grant_of(&*self.keys(now).await?, &self.config.issuer, token),
+            None => access_token::grant_of(&*self.keys(now).await?, &self.config.issuer, token, now),
         };
         let Some(id) = id else { return Ok(()) };
         let found = self.grants.find(&id).await?;
@@ -490,7 +513,7 @@ impl TokenIssuer for AuthorizationServer {
     }
 
     fn may_grant(&self, owner: &str, role: Role) -> bool {
-        self.host.rights(owner).is_some_and(|rights| role <= rights.role)
+        self.grants.role(owner).is_some_and(|most| role <= most)
     }
 
     fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>> {

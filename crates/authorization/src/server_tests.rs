@@ -278,6 +278,10 @@ async fn replayed_code_revokes_the_tokens_that_it_gave() {
     let code = site.log_in(&person, &client, CALLBACK).await;
     let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
     site.wait(3_600);
+    let guessed = [("code_verifier", "another-verifier-of-forty-three-characters-x")];
+    let refused = token(&site, &code_form(&client, &code, &guessed)).await.expect_err("no verifier");
+    assert_eq!(refused.code, Code::InvalidGrant);
+    assert_eq!(site.server.grants(None, site.now).await.expect("grants").len(), 2, "nothing ended");
     assert_eq!(
         token(&site, &code_form(&client, &code, &[])).await.expect_err("replay").code,
         Code::InvalidGrant
@@ -407,6 +411,18 @@ async fn revoked_token_ends_its_grant_and_an_unknown_one_is_no_error() {
         assert!(token(&site, &refresh_form(&client, &tokens)).await.is_err());
         assert_eq!(revoke(text, &client).await, Ok(()), "again");
     }
+}
+
+#[tokio::test]
+async fn access_token_that_has_expired_ends_no_login() {
+    let (mut site, _, client, tokens) = logged_in().await;
+    let form = form(&[("token", tokens.access_token.expose_secret()), ("client_id", &client)]);
+    site.wait(660);
+    assert_eq!(site.server.revoke(form.as_bytes(), site.now).await, Ok(()), "as one that is not known");
+    assert_eq!(site.server.grants(None, site.now).await.expect("grants").len(), 1);
+    site.now -= Duration::from_secs(1);
+    assert_eq!(site.server.revoke(form.as_bytes(), site.now).await, Ok(()));
+    assert!(site.server.grants(None, site.now).await.expect("grants").is_empty(), "clocks differ");
 }
 
 #[tokio::test]

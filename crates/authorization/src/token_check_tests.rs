@@ -37,16 +37,21 @@ async fn token_is_checked_as_its_owner_until_its_grant_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn token_whose_grant_another_process_ended_is_refused_within_a_minute() {
-    let (site, _, _, tokens) = logged_in().await;
+    let (site, _, client, tokens) = logged_in().await;
     let other = Arc::new(Gateway::default());
     let other = crate::fixture::open(site.folder.path(), site.store.clone(), other, site.now).await;
     let (requests, headers) = (site.requests(), bearer(&tokens));
     let sender = requests.check(&headers).await.expect("accepted");
+    let next = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert!(requests.authenticate(&bearer(&next)).is_ok(), "the grant was looked up");
     for grant in other.grants(None, site.now).await.expect("grants") {
         other.end_grant(&grant.id).await.expect("ended");
     }
-    tokio::time::advance(Duration::from_secs(61)).await;
-    assert_eq!(requests.authenticate(&headers), Err(Denied::Unchecked));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    for headers in [&headers, &bearer(&next)] {
+        assert_eq!(requests.authenticate(headers), Err(Denied::Unchecked));
+    }
     assert_eq!(requests.check(&headers).await, Err(Denied::Credential(Reason::Revoked)));
     assert!(sender.is_revoked());
 }
@@ -186,6 +191,9 @@ async fn person_of_a_login_service_has_the_rights_of_the_sign_in_until_they_end_
     let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
     let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
     assert_eq!(&**sender.id(), "login:login.example#1");
+    let may_grant = |role| requests.may_grant("login:login.example#1", role);
+    assert!(may_grant(Role::Caller) && !may_grant(Role::Superuser), "as far as the view allows");
+    assert!(!requests.may_grant("login:login.example#2", Role::Reader));
     assert_eq!((sender.role(), sender.view().map(|view| &**view)), (Role::Caller, Some("help")));
     let grants = site.server.grants(None, site.now).await.expect("grants");
     assert_eq!(grants[0].owner_name.as_deref(), Some("ann@example.org"));
@@ -204,6 +212,7 @@ async fn person_of_a_login_service_has_the_rights_of_the_sign_in_until_they_end_
     let tokens = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
     site.wait(3_599);
     let tokens = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
+    assert_eq!(tokens.expires_in, 1, "the access token ends with the rights");
     site.wait(1);
     let refused = token(&site, &refresh_form(&client, &tokens)).await.expect_err("it is over");
     assert_eq!(refused.code, Code::InvalidGrant);

@@ -7,6 +7,8 @@
 //!
 //! Not here: authentication (`auth`), whose settings are in the same mapping.
 
+pub mod authorization_settings;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZero;
@@ -15,8 +17,8 @@ use std::time::Duration;
 use oauth::ProviderSettings;
 use secrecy::SecretString;
 
+use self::authorization_settings::AuthorizationSettings;
 use super::authority::{Authority, Hosts, Origin, Origins};
-use super::authorization_settings::AuthorizationSettings;
 use super::listener::Limits;
 use super::protected_resource::{OwnUrl, parse_public_url};
 use super::tls::Tls;

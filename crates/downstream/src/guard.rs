@@ -157,6 +157,11 @@ impl Guard {
         principal.is_of_grant() && self.authenticator.may_grant(principal.id(), role)
     }
 
+    /// Returns the sessions of browsers.
+    pub fn browser_sessions(&self) -> Arc<BrowserSessions> {
+        self.browser.sessions()
+    }
+
     /// Returns the part that knows the sessions of browsers.
     pub(crate) fn browser(&self) -> Arc<BrowserAccess> {
         Arc::clone(&self.browser)

@@ -6,7 +6,6 @@ pub mod admission;
 mod audited;
 pub mod authority;
 pub mod authorization;
-pub mod authorization_settings;
 mod bodies;
 mod body_budget;
 pub mod browser;

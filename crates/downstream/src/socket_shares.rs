@@ -12,6 +12,7 @@
 //!
 //! Not here: which connections yield (`activity`, `socket_slots`), who sent a request (`guard`).
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +38,12 @@ impl From<IpAddr> for ClientAddress {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => std::net::Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         })
+    }
+}
+
+impl fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

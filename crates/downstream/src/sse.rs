@@ -167,11 +167,15 @@ impl SseEndpoint {
         conversations.remove(session.id());
     }
 
-    /// Returns the conversation of the session `id`, if it belongs to the principal.
+    /// Returns the conversation of the session `id`, if it belongs to the principal, whose token may be
+    /// for one endpoint.
     fn find(&self, id: Option<&str>, principal: &Principal) -> Result<Arc<Conversation>, MessageRefusal> {
         let conversations = self.0.conversations.read().unwrap_or_else(PoisonError::into_inner);
         let found = id.and_then(|id| conversations.get(id));
-        let own = found.filter(|conversation| conversation.session().caller.principal == *principal);
+        let own = found.filter(|conversation| {
+            let owner = &conversation.session().caller.principal;
+            owner == principal && principal.may_reach_endpoint_of(owner)
+        });
         own.cloned().ok_or_else(MessageRefusal::unknown_session)
     }
 }

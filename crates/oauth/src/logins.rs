@@ -304,6 +304,17 @@ impl Logins {
         }
     }
 
+    /// Returns the revocation of the login that `principal` has now, where the authorization server can do that (RFC 7009).
+    /// `None` without a login. The login itself stays.
+    pub fn revocation(
+        self: &Arc<Self>,
+        principal: &Arc<str>,
+    ) -> Option<impl Future<Output = Result<(), Error>> + Send + use<>> {
+        let held = self.account(Some(principal)).held()?;
+        let logins = Arc::clone(self);
+        Some(async move { logins.revoked(&held.login).await })
+    }
+
     async fn revoked(&self, login: &SavedLogin) -> Result<(), Error> {
         if let Some(reason) = self.shared.foreign(login) {
             return Err(Error::refused(reason));
@@ -311,11 +322,6 @@ impl Logins {
         let discovered = login.discovered();
         let client = self.shared.client(&discovered, &login.registration).await?;
         crate::revoke(&client, &login.tokens).await
-    }
-
-    /// Whether `principal` is logged in.
-    pub fn has_login(&self, principal: &Arc<str>) -> bool {
-        self.account(Some(principal)).held().is_some()
     }
 
     /// The login of `principal`.

@@ -1,7 +1,8 @@
 //! `/oauth/authorize`: asks a person whether a client gets access, and leads the browser back to the client.
 //!
 //! Invariants: a client is looked up only for a visitor with a session. The browser is redirected only to the redirect
-//! URI of a client that is known. Every other error is shown on a page. Agreement counts only in the session that was asked,
+//! URI of a client that is known. An error leads there only if the operator vouches for the client, or the person has decided
+//! about it. Every other error is shown on a page. Agreement counts only in the session that was asked,
 //! within ten minutes: the form has the CSRF token of the session, and the request sealed for it. Repeating the form gives the
 //! same client another code and nothing else. Texts that a client chose are escaped, and the page says who chose them. Each
 //! decision has an audit line.
@@ -14,7 +15,7 @@ use std::time::SystemTime;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::{Endpoints, answer, messages};
 use crate::browser::html::{HtmlForm, Page, see_other};
@@ -60,11 +61,18 @@ async fn shown(endpoints: &Endpoints, request: Request) -> Result<Response, Page
         Ok(consent) => consent,
         Err(error) => return refused(error, &session, &visit, cookie),
     };
-    if consent.is_remembered {
+    if consent.is_remembered && is_navigation(&visit.headers) {
         return approve(endpoints, &session, &visit, &consent.request).await;
     }
     let page = page(pages, &session, &consent, query)?;
     Ok(page.cookie(cookie).into_response())
+}
+
+/// Whether a person may see the answer: a browser says that it opens a page, and not an image or a guess of what comes next.
+/// Older browsers say neither.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-dest").is_none_or(|into| into == "document")
+        && !headers.contains_key("sec-purpose")
 }
 
 /// Takes the decision of the person.
@@ -129,26 +137,27 @@ fn refused(
     visit: &Visit,
     cookie: Option<HeaderValue>,
 ) -> Result<Response, Page> {
-    let (AuthorizationError::Shown(reason) | AuthorizationError::Redirected { error: reason, .. }) = &error;
-    answer::log_refused(reason, visit.id);
+    answer::log_refused(error.error(), visit.id);
     if code(&error) == Code::AccessDenied {
         audit::refused(who(session, visit.id), "grant", None).map_err(|_| messages::busy())?;
     }
     lead(error, cookie)
 }
 
-/// Leads the browser to the client with `error`, or shows it.
+/// Leads the browser to the client with `error`, or shows it, with a link to a client that nobody vouches for.
 fn lead(error: AuthorizationError, cookie: Option<HeaderValue>) -> Result<Response, Page> {
     match error {
         AuthorizationError::Redirected { location, .. } => Ok(see_other(&location, cookie)),
+        AuthorizationError::Offered { location, receiver: to, error } => {
+            let text = format!("Return to {}", receiver(&to));
+            Err(messages::not_granted(&error).link(&location, &text).cookie(cookie))
+        }
         AuthorizationError::Shown(error) => Err(messages::not_valid(&error).cookie(cookie)),
     }
 }
 
 const fn code(error: &AuthorizationError) -> Code {
-    match error {
-        AuthorizationError::Shown(error) | AuthorizationError::Redirected { error, .. } => error.code,
-    }
+    error.error().code
 }
 
 /// The consent page.

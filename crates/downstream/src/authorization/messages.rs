@@ -30,6 +30,20 @@ pub(super) fn not_valid(error: &Error) -> Page {
     )
 }
 
+/// A request that gets no code, of a client that nobody vouches for.
+pub(super) fn not_granted(error: &Error) -> Page {
+    let text = "The client that sent you here does not get access. Nothing was allowed.";
+    let page = Page::failure(error.status(), "The client gets no access", text);
+    let page = page.facts(&[("Error", error.code.as_str()), ("Reason", &error.description)]);
+    let page = match error.retry_after {
+        Some(seconds) => page.retry_after(seconds.into()),
+        None => page,
+    };
+    page.text(
+        "If you did not start a login, close this page: the link leads to a client that nobody has checked.",
+    )
+}
+
 pub(super) fn too_long() -> Page {
     let text = "The request of the client is too long.";
     failure(StatusCode::URI_TOO_LONG, "The request of the client is not valid", text)

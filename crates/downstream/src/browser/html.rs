@@ -73,6 +73,12 @@ impl Page {
         self
     }
 
+    /// Adds a link to `target`, which is a URL.
+    pub(crate) fn link(mut self, target: &str, text: &str) -> Self {
+        let _ = writeln!(self.body, "<p><a href=\"{}\">{}</a></p>", quoted(target), escaped(text));
+        self
+    }
+
     /// Adds a list of names and values.
     pub(crate) fn facts(mut self, facts: &[(&str, &str)]) -> Self {
         self.body.push_str("<dl>\n");

@@ -166,6 +166,17 @@ impl BrowserSessions {
         self.lock().remove(&session.id);
     }
 
+    /// Ends all sessions of `principal`, an id, and the streams of a person of the login service.
+    pub fn end_of(&self, principal: &str) {
+        self.lock().retain(|_, entry| {
+            let is_other = **entry.principal.id() != *principal;
+            if !is_other {
+                entry.principal.end_login();
+            }
+            is_other
+        });
+    }
+
     /// Makes a value that can be redeemed once in this session. The oldest of many is forgotten.
     pub(crate) fn mark(&self, session: &BrowserSession) -> Option<String> {
         let mark = random();

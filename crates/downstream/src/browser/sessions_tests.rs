@@ -71,6 +71,20 @@ async fn a_revoked_key_or_another_role_ends_the_session() {
 }
 
 #[tokio::test]
+async fn all_sessions_of_one_principal_can_be_ended_with_what_runs_in_them() {
+    let sessions = BrowserSessions::new(Visitors::Host);
+    let person = |subject: &str| {
+        let person = auth::Person { name: "ann".into(), until: SystemTime::now() + LIFETIME };
+        Principal::of_person("https://login.example.org", subject, Role::Caller, person)
+    };
+    let [first, second, other] = ["1", "1", "2"].map(|subject| sessions.begin(person(subject)).session);
+    sessions.end_of(first.principal().id());
+    assert_eq!(sessions.count(), 1);
+    let is_revoked = [&first, &second, &other].map(|session| session.principal().is_revoked());
+    assert_eq!(is_revoked, [true, true, false]);
+}
+
+#[tokio::test]
 async fn ten_thousand_sessions_stay_within_the_limits() {
     let sessions = BrowserSessions::new(Visitors::Host);
     let mine: Vec<_> = (0..10_000).map(|_| sessions.begin(principal(0))).collect();

@@ -51,7 +51,7 @@ impl Pages {
             sessions: browser.sessions(),
             browser,
             logins,
-            in_progress: InProgress::default(),
+            in_progress: InProgress::by_principal(),
             people: None,
             is_local: config.listen.ip().is_loopback(),
         }

@@ -44,7 +44,7 @@ pub(super) async fn begin(pages: &Pages, visit: Visit) -> Result<Response, Page>
     // A second tab uses the cookie of the first one.
     let known = visit.cookies.read(BROWSER, &visit.headers).filter(|known| sign_in::is_form_token(known));
     let browser = known.map_or_else(random, str::to_owned);
-    let _place = people.in_progress.enter(&browser.as_str().into()).ok_or_else(messages::busy)?;
+    let _place = people.in_progress.enter_from(visit.address).ok_or_else(messages::busy)?;
     let base = pages.logins.links.base(visit.host.as_deref()).ok_or_else(messages::no_base)?;
     let callback = Url::parse(&format!("{base}{CALLBACK}")).map_err(|_| messages::no_base())?;
     let state = |started: &str| {
@@ -61,11 +61,12 @@ pub(super) async fn begin(pages: &Pages, visit: Visit) -> Result<Response, Page>
 /// Signs the visitor in, with the answer of the login service.
 pub(super) async fn finish(pages: &Pages, visit: Visit) -> Result<Response, Page> {
     let people = pages.people.as_ref().ok_or_else(messages::no_login_service)?;
-    people.rate.take_from(visit.address).map_err(messages::too_many_sign_ins)?;
     let browser = visit.cookies.read(BROWSER, &visit.headers).ok_or_else(messages::sign_in_elsewhere)?;
+    // The rate of the address was taken when this login began. Nothing is taken here, so nobody behind the same proxy uses up
+    // the answers of others.
     let state = checked_state(pages, people, &visit, browser)?;
     let destination = &state.destination;
-    let Some(_place) = people.in_progress.enter(&browser.into()) else {
+    let Some(_place) = people.in_progress.enter_from(visit.address) else {
         return Err(sign_in::with_form(messages::busy(), pages, &visit, destination));
     };
     match people.provider.finish(&state.started, &response(&visit)).await {

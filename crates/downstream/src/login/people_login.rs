@@ -15,19 +15,19 @@ use oauth::Provider;
 
 /// Limit of redeemed logins that are remembered.
 const MAX_REDEEMED: usize = 8_192;
-/// Answers of the login service that one address may bring at once, and the time in which one more may come. Behind a
-/// reverse proxy, all people have one address.
-const ANSWERS_AT_ONCE: u32 = 60;
-const ANSWER_PAUSE: Duration = Duration::from_millis(250);
+/// Logins that one address may begin at once, and the time in which one more may begin. Each is answered at most once.
+/// Behind a reverse proxy, all people have one address.
+const LOGINS_AT_ONCE: u32 = 60;
+const LOGIN_PAUSE: Duration = Duration::from_millis(250);
 
 /// The login service, and the logins at it that have ended.
 pub(super) struct PeopleLogin {
     pub(super) provider: Arc<Provider>,
     /// Whether the holder of a key may answer the authorization request of a client.
     pub(super) takes_keys: bool,
-    /// The requests to the service that run, by browser.
+    /// The requests to the service that run, by address.
     pub(super) in_progress: InProgress,
-    /// The answers that one address may bring.
+    /// The logins that one address may begin.
     pub(super) rate: AddressRate,
     redeemed: Mutex<Redeemed>,
 }
@@ -41,8 +41,8 @@ struct Redeemed {
 
 impl PeopleLogin {
     pub(super) fn new(provider: Arc<Provider>, takes_keys: bool) -> Self {
-        let rate = AddressRate::new(ANSWERS_AT_ONCE, ANSWER_PAUSE);
-        Self { provider, takes_keys, in_progress: InProgress::default(), rate, redeemed: Mutex::default() }
+        let rate = AddressRate::new(LOGINS_AT_ONCE, LOGIN_PAUSE);
+        Self { provider, takes_keys, in_progress: InProgress::by_address(), rate, redeemed: Mutex::default() }
     }
 
     /// Adds the button that leads to the login service. Its pages may redirect to any HTTPS address.

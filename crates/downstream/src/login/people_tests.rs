@@ -1,5 +1,6 @@
 //! People who sign in at a login service, by the pages of the gateway: the way, its failures, and attacks on it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -121,6 +122,26 @@ async fn answer_signs_in_only_the_browser_that_began_and_once() {
         let page = other.get(&format!("/oauth/login-callback{query}")).await;
         assert!(refused(&page).0 == 400, "{query}: {}", page.text);
     }
+}
+
+#[tokio::test]
+async fn stranger_behind_the_same_proxy_does_not_shut_people_out_at_the_callback() {
+    let service = LoginService::start();
+    let site = site(&service);
+    let (mut ann, mut stranger) = (Browser::local(&site), Browser::local(&site));
+    let proxy = Some(IpAddr::from([192, 0, 2, 1]));
+    (ann.address, stranger.address) = (proxy, proxy);
+    let began = begin(&mut ann, "/oauth/sign-in").await;
+    stranger.jar.clone_from(&ann.jar);
+    for value in stranger.jar.values_mut() {
+        *value = "A".repeat(43);
+    }
+    let path = answered(&service, &began);
+    for at in 0..500 {
+        let path = if at % 2 == 0 { &path } else { "/oauth/login-callback?state=x&code=y" };
+        assert!([400, 403].contains(&stranger.get(path).await.status.as_u16()), "{path}");
+    }
+    assert_eq!(ann.get(&path).await.status, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]

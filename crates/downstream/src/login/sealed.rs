@@ -56,7 +56,7 @@ pub(super) struct State {
 pub(super) struct SignInState {
     /// Can be redeemed once.
     pub(super) mark: String,
-    /// What the login service of the gateway needs to finish.
+    /// Its state, which the login service of the gateway needs to finish.
     pub(super) started: String,
     pub(super) destination: Destination,
 }

@@ -63,7 +63,7 @@ pub use error::{Error, Hidden, ItemKind};
 use error::{failed, failed_at};
 pub use limits::{Admission, Limit, LimitTargets, LimitUsage, Limited, OwnChange, Per, without_effect};
 pub use not_configured::NotConfigured;
-pub use principal_secrets::{NeededSecret, SecretError};
+pub use principal_secrets::{NeededSecret, Revocations, SecretError};
 pub use problem::MEMORY_EXHAUSTED;
 pub use registry::ServerNotice;
 pub use routed_request::{CallResponse, RoutedRequest};

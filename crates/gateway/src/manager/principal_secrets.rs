@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::join_all;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use tokio::time::timeout;
 
 use auth::vault::{self, Entry, EntryCounts, Vault};
 
@@ -24,6 +26,12 @@ pub struct NeededSecret {
     /// The servers that are sent it.
     pub servers: Vec<Arc<str>>,
 }
+
+/// How long services have to revoke the logins of a principal that is gone.
+const REVOCATION_TIME: Duration = Duration::from_secs(10);
+
+/// The logins of a principal, to be revoked after they have ended here.
+pub struct Revocations(Vec<BoxFuture<'static, Result<(), oauth::Error>>>);
 
 /// Why a secret of a principal was not read or changed. No text has a value.
 #[derive(Debug, thiserror::Error)]
@@ -103,23 +111,39 @@ impl Manager {
         Ok(was_there)
     }
 
-    /// Ends all logins of `principal` and removes its secrets, because nobody has its credential any more.
-    pub async fn forget_principal(&self, principal: &Arc<str>) -> Result<(), SecretError> {
+    /// Returns the logins of `principal`, for [`Manager::forget_principal`]. They are looked up before its credential ends:
+    /// afterwards they may be those of another holder.
+    pub fn revocations_of(&self, principal: &Arc<str>) -> Revocations {
         let snapshot = self.snapshot();
         let logins = snapshot.servers().iter().filter_map(|server| server.upstream.logins());
-        let own = logins.filter(|logins| logins.is_per_principal() && logins.has_login(principal));
-        join_all(own.map(async |logins| {
-            if let Err(error) = logins.log_out(Some(principal)).await {
-                tracing::warn!(%error, "the login of a principal that is gone was not ended");
-            }
-        }))
-        .await;
+        let own = logins.filter(|logins| logins.is_per_principal());
+        let revocations = own.filter_map(|logins| logins.revocation(principal));
+        Revocations(revocations.map(FutureExt::boxed).collect())
+    }
+
+    /// Ends all logins of `principal` and removes its secrets, because nobody has its credential any more. All of that is done
+    /// before services are asked to revoke its logins.
+    pub async fn forget_principal(
+        &self,
+        principal: &Arc<str>,
+        Revocations(logins): Revocations,
+    ) -> Result<(), SecretError> {
         self.end_logins_of(principal);
         // This includes logins to servers that do not run now.
-        if self.vault()?.remove_all_of(principal).await? != EntryCounts::default() {
+        let removed = match self.vault() {
+            Ok(vault) => vault.remove_all_of(principal).await.map_err(SecretError::from),
+            Err(error) => Err(error),
+        };
+        if removed.as_ref().is_ok_and(|counts| *counts != EntryCounts::default()) {
             self.secrets_changed().await;
         }
-        Ok(())
+        let late = || oauth::Error::Refused { reason: "the service did not answer in time".into() };
+        let revoked =
+            join_all(logins.into_iter().map(|revocation| timeout(REVOCATION_TIME, revocation))).await;
+        for error in revoked.into_iter().filter_map(|revoked| revoked.unwrap_or_else(|_| Err(late())).err()) {
+            tracing::warn!(%error, "a login of a principal that is gone was not revoked");
+        }
+        removed.map(|_| ())
     }
 
     /// Ends the connections with logins of `principal`, because its credential may have another holder.

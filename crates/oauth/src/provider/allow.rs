@@ -5,6 +5,7 @@
 
 use super::identity::Identity;
 use super::rules::Allow;
+use crate::discovery::is_same_issuer;
 
 /// The issuer of Google, which also signs in accounts with addresses of other providers.
 const GOOGLE: &str = "https://accounts.google.com";
@@ -47,7 +48,7 @@ impl Allow {
 /// one that its owner has lost since.
 fn domains<'i>(issuer: &str, identity: &'i Identity) -> Vec<&'i str> {
     let of_emails = identity.emails.iter().filter_map(|email| Some(email.rsplit_once('@')?.1));
-    if issuer != GOOGLE {
+    if !is_same_issuer(issuer, GOOGLE) {
         return of_emails.collect();
     }
     let own = of_emails.filter(|domain| domain.eq_ignore_ascii_case("gmail.com"));

@@ -23,7 +23,6 @@ mod rules;
 use std::time::{Duration, SystemTime};
 
 use auth::{Denied, Person, Principal};
-use aws_lc_rs::digest::{SHA256, digest};
 use json::Raw;
 use net::http::{Network, RequestBuilder, WholeResponse};
 use runtime::shutdown::Shutdown;
@@ -97,15 +96,7 @@ impl Provider {
             Some(api) => ServiceProfile::GitHub(Box::new(github::GitHub::new(&settings, api))),
             None => ServiceProfile::OpenId(Box::default()),
         };
-        let rules = format!(
-            "{} {} {:?} {:?} {}",
-            settings.issuer.text,
-            settings.client_id,
-            settings.roles(),
-            settings.allow,
-            settings.max_age.as_secs(),
-        );
-        let rules = hex::encode(&digest(&SHA256, rules.as_bytes()).as_ref()[..16]);
+        let rules = settings.fingerprint();
         Self { settings, profile, services, rules }
     }
 

@@ -1,5 +1,7 @@
 //! Logins at a login service of the tests: who is signed in, and every answer that is refused.
 
+use std::collections::HashSet;
+
 use auth::{Principal, Role};
 use net::http::Network;
 use runtime::shutdown::Shutdown;
@@ -335,13 +337,31 @@ async fn rules_have_another_fingerprint_after_each_change_of_who_is_let_in() {
     let of = |changes: Value| provider(&service, &changes).rules().to_owned();
     let plain = of(json!({}));
     assert_eq!(plain, of(json!({"scopes": ["email"]})));
+    let mut seen = HashSet::from([plain]);
     for changed in [
         json!({"allow": {"emails": ["bob@example.org"]}}),
         json!({"role_map": {"ops": "superuser"}}),
         json!({"view_map": {"ops": "all"}}),
         json!({"client_id": "another"}),
         json!({"max_age": 3_600}),
+        json!({"github_api_url": "https://api.example.org"}),
+        json!({"github_api_url": "https://other.example.org"}),
     ] {
-        assert_ne!(plain, of(changed.clone()), "{changed}");
+        let of_changed = of(changed.clone());
+        assert!(seen.insert(of_changed), "{changed}");
     }
+}
+
+#[test]
+fn only_the_domain_that_google_names_counts_however_its_issuer_is_written() {
+    let allow = Allow { domains: vec!["example.org".to_owned()], ..Allow::default() };
+    let of = |hd: Value| {
+        let claims = json!({"email": "ann@example.org", "email_verified": true, "hd": hd});
+        Identity::new(claims.as_object().expect("an object").clone(), serde_json::Map::new())
+    };
+    for issuer in ["https://accounts.google.com", "https://accounts.google.com/"] {
+        assert!(allow.check(issuer, &of(Value::Null)).is_err(), "{issuer}");
+        assert!(allow.check(issuer, &of(json!("example.org"))).is_ok(), "{issuer}");
+    }
+    assert!(allow.check("https://login.example.org", &of(Value::Null)).is_ok());
 }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use auth::{Role, RoleWords, read_role_map};
+use aws_lc_rs::digest::{SHA256, digest};
 use secrecy::SecretString;
+use serde_json::json;
 use settings::{Setting, settings};
 use url::Url;
 
@@ -119,6 +121,29 @@ impl ProviderSettings {
     pub(super) fn github_api(&self) -> Option<Url> {
         let is_github = || is_same_issuer(&self.issuer.text, GITHUB);
         self.github_api_url.clone().or_else(|| is_github().then(|| Url::parse(GITHUB_API).ok()).flatten())
+    }
+
+    /// A fingerprint of what decides who may sign in, and with which rights. Another `version` or field ends all grants.
+    pub(super) fn fingerprint(&self) -> String {
+        let RoleWords { claim, map, view_claim, view_map } = self.roles();
+        let map: Option<BTreeMap<_, _>> =
+            map.map(|map| map.into_iter().map(|(word, role)| (word, role.as_str())).collect());
+        let Allow { emails, domains, groups } = &self.allow;
+        let rules = json!({
+            "version": 1,
+            "issuer": self.issuer.text,
+            "github_api": self.github_api().as_ref().map(Url::as_str),
+            "client_id": self.client_id,
+            "emails": emails,
+            "domains": domains,
+            "groups": groups,
+            "roles_claim": claim,
+            "role_map": map,
+            "view_claim": view_claim,
+            "view_map": view_map,
+            "max_age": self.max_age.as_secs(),
+        });
+        hex::encode(&digest(&SHA256, rules.to_string().as_bytes()).as_ref()[..16])
     }
 
     fn check(&mut self, setting: &Setting<'_>) {

@@ -355,7 +355,7 @@ error_codes! {
         "read `detail`, and try again in a moment";
     StoreUnavailable = "store_unavailable", Rest, ServiceUnavailable, 503, None, Yes,
         "The store of the authorization server cannot be used",
-        "The folder or the Redis that has the grants cannot be read or written now. The log says why.",
+        "The folder that has the grants cannot be read or written now. The log says why.",
         "try again; look at the log of the gateway if it stays so";
     InternalError = "internal_error", Every, InternalError, 500, INTERNAL, Sometimes,
         "The gateway failed",

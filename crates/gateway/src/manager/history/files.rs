@@ -1,6 +1,6 @@
 //! The files of the history of one configuration file, in a folder of their own.
 //!
-//! Invariants: one process writes. The files have at most [`Config::calls`] calls and [`LINE_BYTES`] for each of them in
+//! Invariants: one process writes. The files have at most [`Config::calls`] calls and [`segment::most_bytes`] for them in
 //! sum, and none is kept longer than [`Config::days`] and one day. A file ends when the clock goes back, so the lines of one
 //! file have the order of time too. Without room for a call, those principals lose their oldest calls that have most
 //! (`thinning`), so nobody loses a call because another one makes many.
@@ -22,8 +22,6 @@ use runtime::private_file;
 const MOST_LINES: usize = 4_096;
 /// The least files that the calls are divided into. So many calls make room at a time.
 const FEWEST: usize = 8;
-/// Bytes of a call on average that the files have room for.
-const LINE_BYTES: u64 = 1_024;
 /// A day.
 const DAY: Duration = Duration::from_hours(24);
 /// How far the clock may go back within one file.
@@ -118,7 +116,7 @@ impl Files {
             let mut lines = 0;
             for ended in queue {
                 let is_full = segment.lines + lines >= most_lines
-                    || segment.bytes + self.text.bytes().len() as u64 >= LINE_BYTES * most_lines as u64;
+                    || segment.bytes + self.text.bytes().len() as u64 >= segment::most_bytes(most_lines);
                 if lines > 0 && (is_full || !segment.fits(ended.at)) {
                     break;
                 }
@@ -191,7 +189,7 @@ impl Files {
 impl Segment {
     /// Whether a call that ended at `now` may be appended.
     fn has_room(&self, now: SystemTime, most_lines: usize) -> bool {
-        self.lines < most_lines && self.bytes < LINE_BYTES * most_lines as u64 && self.fits(now)
+        self.lines < most_lines && self.bytes < segment::most_bytes(most_lines) && self.fits(now)
     }
 
     /// Whether a call that ended at `at` is of the day of the file, and not before its last one.

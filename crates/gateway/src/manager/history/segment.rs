@@ -21,6 +21,8 @@ use runtime::private_file;
 const ENDING: &str = "jsonl";
 /// Most bytes of a file that is read. One with as many calls as fit is smaller.
 const MOST_BYTES: u64 = 64 << 20;
+/// Bytes of a call on average that the files have room for.
+const LINE_BYTES: u64 = 1_024;
 /// A day in microseconds.
 const DAY_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
@@ -59,6 +61,11 @@ pub(super) fn first_id(path: &Path) -> Option<u64> {
 /// The path of the file that begins with the call `id`. Names have the order of their numbers.
 pub(super) fn path(folder: &Path, id: u64) -> PathBuf {
     folder.join(format!("{id:020}.{ENDING}"))
+}
+
+/// The bytes after which a file of at most `most_lines` calls has no room for a further one.
+pub(super) fn most_bytes(most_lines: usize) -> u64 {
+    LINE_BYTES * most_lines as u64
 }
 
 /// Whether two times, in microseconds, are of one day.

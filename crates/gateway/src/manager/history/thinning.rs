@@ -18,12 +18,12 @@ use super::segment::{self, is_same_day, modified};
 use runtime::private_file;
 
 /// How many calls a file has of each principal, by the hash of its name.
-type Tally = HashMap<u64, usize>;
+type CallCounts = HashMap<u64, usize>;
 
 /// How many calls each file has of each principal: at most one entry for a call.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
-    files: HashMap<PathBuf, Tally>,
+    files: HashMap<PathBuf, CallCounts>,
     /// Random, so that nobody chooses a name with the hash of another one.
     hasher: RandomState,
 }
@@ -36,7 +36,9 @@ impl Tallies {
     /// Counts the calls of the file at `path`, if that is not known.
     pub(super) fn read(&mut self, path: &Path) {
         if !self.files.contains_key(path) {
-            let (text, mut tally) = (segment::read(path).unwrap_or_default(), Tally::new());
+            // A file that cannot be read now is tried again.
+            let Ok(text) = segment::read(path) else { return };
+            let mut tally = CallCounts::new();
             for (_, line) in segment::lines(&text) {
                 *tally.entry(self.owner(line.principal.as_deref())).or_default() += 1;
             }
@@ -70,8 +72,8 @@ impl Tallies {
     }
 
     /// How many calls each principal has to lose, so that `most` are left in sum.
-    fn excess(&self, most: usize) -> Tally {
-        let mut excess = Tally::new();
+    fn excess(&self, most: usize) -> CallCounts {
+        let mut excess = CallCounts::new();
         for (owner, count) in self.files.values().flatten() {
             *excess.entry(*owner).or_default() += count;
         }
@@ -99,7 +101,7 @@ fn level(mut counts: Vec<usize>, most: usize) -> usize {
 }
 
 /// Removes calls from the files `paths`, the oldest first, until all files have at most `most` calls. A file has at most
-/// `most_lines`. A file that cannot be changed is removed.
+/// `most_lines`, and bytes for so many. A file that cannot be changed is removed; one that cannot be read stays as it is.
 pub(super) fn thin(paths: &[PathBuf], tallies: &mut Tallies, (most, most_lines): (usize, usize)) {
     let mut excess = tallies.excess(most);
     let mut before: Option<&PathBuf> = None;
@@ -107,16 +109,28 @@ pub(super) fn thin(paths: &[PathBuf], tallies: &mut Tallies, (most, most_lines):
         if excess.is_empty() {
             return;
         }
-        let Some(tally) = tallies.files.get(path) else { continue };
+        let Some(tally) = tallies.files.get(path) else {
+            before = None;
+            continue;
+        };
         if !tally.keys().any(|owner| excess.contains_key(owner)) {
             before = Some(path);
             continue;
         }
-        let (rest, left) = without(path, tallies, &mut excess);
+        // A file that cannot be read has calls of everybody.
+        let Ok(text) = segment::read(path) else {
+            before = None;
+            continue;
+        };
+        let (rest, left) = without(&text, tallies, &mut excess);
         let count = |path: &PathBuf| tallies.files.get(path).map_or(0, |tally| tally.values().sum());
         let lines: usize = left.values().sum();
-        let room =
-            before.filter(|before| count(before) + lines <= most_lines && follows(before, path, &rest));
+        let has_room = |before: &PathBuf| {
+            let bytes = fs::symlink_metadata(before).map_or(u64::MAX, |found| found.len());
+            count(before) + lines <= most_lines
+                && bytes.saturating_add(rest.len() as u64) <= segment::most_bytes(most_lines)
+        };
+        let room = before.filter(|before| has_room(before) && follows(before, path, &rest));
         let target = room.unwrap_or(path);
         match written(path, target, &rest) {
             Ok(()) if lines > 0 => {
@@ -140,11 +154,10 @@ pub(super) fn thin(paths: &[PathBuf], tallies: &mut Tallies, (most, most_lines):
     }
 }
 
-/// Returns the lines of the file at `path` without the oldest ones that are in `excess`, and how many each principal has.
-fn without(path: &Path, tallies: &Tallies, excess: &mut Tally) -> (Vec<u8>, Tally) {
-    let (mut rest, mut left) = (Vec::new(), Tally::new());
-    let text = segment::read(path).unwrap_or_default();
-    let mut lines: Vec<_> = segment::lines(&text).collect();
+/// Returns the lines of `text` without the oldest ones that are in `excess`, and how many each principal has.
+fn without(text: &[u8], tallies: &Tallies, excess: &mut CallCounts) -> (Vec<u8>, CallCounts) {
+    let (mut rest, mut left) = (Vec::new(), CallCounts::new());
+    let mut lines: Vec<_> = segment::lines(text).collect();
     lines.reverse();
     for (text, line) in lines {
         let owner = tallies.owner(line.principal.as_deref());
@@ -196,6 +209,50 @@ fn written(path: &Path, target: &Path, rest: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Writes a file whose first call has the number `id`, with the calls of `principals`. Each has a tool of `size` bytes.
+    fn file(folder: &Path, id: u64, principals: &[&str], size: usize) -> PathBuf {
+        let path = segment::path(folder, id);
+        let tool = "t".repeat(size);
+        let line = |(at, principal): (u64, &&str)| {
+            let id = id + at;
+            format!(
+                "{{\"id\":{id},\"at\":\"{id:03}\",\"server\":\"s\",\"tool\":\"{tool}\",\"principal\":\"{principal}\",\
+                 \"outcome\":\"ok\"}}\n"
+            )
+        };
+        let text: String = (0..).zip(principals).map(line).collect();
+        private_file::append(&path).and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
+        path
+    }
+
+    /// Thins two files with calls of a noisy principal and of a quiet one, after `change`. Returns which of them are left.
+    fn left(size: usize, change: impl Fn(&Path)) -> [bool; 2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = [1, 5].map(|id| file(folder.path(), id, &["noisy", "noisy", "noisy", "quiet"], size));
+        let mut tallies = Tallies::default();
+        for path in &paths {
+            tallies.read(path);
+        }
+        change(&paths[1]);
+        thin(&paths, &mut tallies, (4, 6));
+        paths.map(|path| path.exists())
+    }
+
+    #[test]
+    fn files_become_one_if_their_lines_and_bytes_fit_into_it() {
+        assert_eq!(left(10, |_| ()), [true, false]);
+        assert_eq!(left(3_000, |_| ()), [true, true]);
+    }
+
+    #[test]
+    fn file_that_cannot_be_read_stays() {
+        let grow = |path: &Path| {
+            let file = File::options().append(true).open(path).expect("opened");
+            file.set_len(65 << 20).expect("longer than is read");
+        };
+        assert_eq!(left(10, grow), [true, true]);
+    }
 
     #[test]
     fn level_leaves_as_much_as_it_can_and_takes_from_those_with_most() {

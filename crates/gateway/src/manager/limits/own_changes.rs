@@ -13,7 +13,7 @@ use super::{CALLS_RETRY_IN, LimitGuard};
 use runtime::worker::now;
 
 /// Changes of one caller in a minute, and at a time.
-const OF_ONE: (Option<u32>, Option<u32>) = (Some(10), Some(1));
+const OF_ONE: (Option<u32>, Option<u32>) = (Some(20), Some(1));
 /// Changes of all callers at a time.
 const AT_A_TIME: u32 = 4;
 
@@ -62,10 +62,10 @@ mod tests {
             assert_eq!(changes.admit("later").err(), Some(CALLS_RETRY_IN), "four at a time");
         }
         drop(running);
-        for _ in 0..10 {
+        for _ in 0..20 {
             drop(changes.admit("later").expect("refused changes were not counted"));
         }
-        assert_eq!(changes.admit("later").err(), Some(Duration::from_secs(6)));
+        assert_eq!(changes.admit("later").err(), Some(Duration::from_secs(3)));
         assert!(changes.admit("another").is_ok());
     }
 }

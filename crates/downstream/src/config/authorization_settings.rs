@@ -9,7 +9,7 @@ use authorization::{Client, ClientAuthentication, ClientMetadata, ClientSource, 
 use oauth::ProviderSettings;
 use url::{Host, Url};
 
-use super::config::{Config, Transport};
+use super::{Config, Transport};
 use settings::{FromSetting, Setting, settings};
 
 /// Limit of the length of the id of a client in bytes.
