@@ -32,7 +32,7 @@ pub(super) struct ClientQuery {
     #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// `next_cursor` of the page before.
-    #[param(nullable = false, max_length = 2048)]
+    #[param(nullable = false, max_length = 2048, pattern = "^[0-9a-f]*$")]
     cursor: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ClientQuery {
 #[into_params(parameter_in = Query)]
 pub(super) struct ClientId {
     /// The client.
-    #[param(max_length = 1024, example = "https://claude.ai/oauth/client.json")]
+    #[param(max_length = 1024, pattern = "^[!-~]*$", example = "https://claude.ai/oauth/client.json")]
     client: String,
 }
 
