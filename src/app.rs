@@ -206,13 +206,7 @@ pub async fn serve_on(
         network,
         shutdown: steps.edge.clone(),
     };
-    let tokens = match authorization_server::open(&server, uses).await {
-        Ok(tokens) => tokens,
-        Err(error) => {
-            end(&manager).await;
-            return Err(error.into());
-        }
-    };
+    let tokens = open_authorization(&server, uses).await?;
     let running = reload::ReloadTarget {
         manager: Arc::clone(&manager),
         authenticator: guard.authenticator(),
@@ -239,6 +233,19 @@ pub async fn serve_on(
     run_until_drained(serving, stop, &steps, &sessions, &server).await;
     end(&manager).await;
     Ok(())
+}
+
+/// Opens the authorization server. If that fails, no server of the manager stays running.
+async fn open_authorization(
+    server: &downstream::Config,
+    uses: authorization_server::Uses,
+) -> Result<Option<authorization_server::Opened>, Error> {
+    let manager = Arc::clone(&uses.manager);
+    let opened = authorization_server::open(server, uses).await;
+    if opened.is_err() {
+        end(&manager).await;
+    }
+    Ok(opened?)
 }
 
 /// Serves until `stop` asks to end, then drains. Returns earlier if serving ends by itself.

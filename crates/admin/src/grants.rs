@@ -46,7 +46,12 @@ pub(super) struct GrantQuery {
     #[param(nullable = false, max_length = 512, example = "key:laptop")]
     principal: Option<String>,
     /// Only what was granted to this client.
-    #[param(nullable = false, max_length = 1024, pattern = "^[!-~]*$", example = "https://claude.ai/oauth/client.json")]
+    #[param(
+        nullable = false,
+        max_length = 1024,
+        pattern = "^[!-~]*$",
+        example = "https://claude.ai/oauth/client.json"
+    )]
     client: Option<String>,
     /// The most grants of the answer, 100 without it.
     #[param(nullable = false, minimum = 1, maximum = 1000)]

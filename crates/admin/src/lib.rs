@@ -84,7 +84,7 @@ use problem::Problem;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor, SecretRef};
+use runtime::telemetry::audit::{self, Actor, AuditRecord, SecretRef};
 use runtime::telemetry::metrics::Clients;
 
 /// Path prefix of the API.
@@ -248,19 +248,24 @@ async fn authorise(
         let failure = response.extensions().get::<Problem>().map(|problem| problem.code().to_string());
         let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
         events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
-        if let Some(mut record) = record {
-            if let Some(AuditSubject { of, client }) = response.extensions().get() {
-                if let Some(principal) = of {
-                    record.of_principal(principal);
-                }
-                if let Some(client) = client {
-                    record.about_client(client);
-                }
-            }
-            record.ended(outcome);
+        if let Some(record) = record {
+            ended(record, &response, outcome);
         }
     }
     charged::charged(response, &payer, is_operation).await
+}
+
+/// Writes the line of an operation with `outcome`, about the owner and the client that `response` names.
+fn ended(mut record: Box<AuditRecord>, response: &Response, outcome: Cow<'static, str>) {
+    if let Some(AuditSubject { of, client }) = response.extensions().get() {
+        if let Some(principal) = of {
+            record.of_principal(principal);
+        }
+        if let Some(client) = client {
+            record.about_client(client);
+        }
+    }
+    record.ended(outcome);
 }
 
 /// The owner and the client of what a request has changed, for the audit log: an extension of its response.

@@ -5,6 +5,7 @@
 use http::Method;
 
 use super::super::remote::{Remote, RemoteError, not_a_gateway};
+use super::GrantAction;
 use super::screen::{Screen, View};
 use super::servers::{elements, names, number, or_dash, text};
 use super::table::{Cell, Table};
@@ -40,12 +41,22 @@ pub(crate) struct Revoked {
     client: Option<String>,
 }
 
-/// Lists grants.
-pub(super) async fn list(
+/// Does `action`; without one it lists all grants.
+pub(super) async fn run(
     remote: &Remote,
-    choice: &GrantChoice,
+    action: Option<&GrantAction>,
     screen: &mut Screen<'_>,
 ) -> Result<(), RemoteError> {
+    match action {
+        None => list(remote, &GrantChoice::default(), screen).await,
+        Some(GrantAction::List { choice, .. }) => list(remote, choice, screen).await,
+        Some(GrantAction::Clients(_)) => clients(remote, screen).await,
+        Some(GrantAction::Revoke { which, .. }) => revoke(remote, which, screen).await,
+    }
+}
+
+/// Lists grants.
+async fn list(remote: &Remote, choice: &GrantChoice, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let filters = [("principal", &choice.of), ("client", &choice.client)];
     let filters: Vec<_> =
         filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
@@ -59,7 +70,7 @@ pub(super) async fn list(
 }
 
 /// Lists the clients of the authorization server.
-pub(super) async fn clients(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+async fn clients(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let clients = all(remote, "clients", &[]).await?;
     let mut table = Table::new(&["CLIENT", "NAME", "KIND", "VOUCHED BY", "GRANTS", "PEOPLE", "LAST USED"]);
     table.rows.extend(clients.iter().map(|client| {
@@ -82,11 +93,7 @@ pub(super) async fn clients(remote: &Remote, screen: &mut Screen<'_>) -> Result<
 }
 
 /// Ends grants.
-pub(super) async fn revoke(
-    remote: &Remote,
-    which: &Revoked,
-    screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+async fn revoke(remote: &Remote, which: &Revoked, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let (path, query, whose): (&[_], _, _) = match which {
         Revoked { grant: Some(grant), .. } => {
             let id = found(remote, grant).await?;

@@ -441,18 +441,7 @@ async fn done_at(
         OperateCommand::Breakers { action: Some(BreakerAction::Reset { name, .. }), .. } => {
             servers::reset_breaker(remote, name, screen).await
         }
-        OperateCommand::Grants { action: None, .. } => {
-            grants::list(remote, &grants::GrantChoice::default(), screen).await
-        }
-        OperateCommand::Grants { action: Some(GrantAction::List { choice, .. }), .. } => {
-            grants::list(remote, choice, screen).await
-        }
-        OperateCommand::Grants { action: Some(GrantAction::Clients(_)), .. } => {
-            grants::clients(remote, screen).await
-        }
-        OperateCommand::Grants { action: Some(GrantAction::Revoke { which, .. }), .. } => {
-            grants::revoke(remote, which, screen).await
-        }
+        OperateCommand::Grants { action, .. } => grants::run(remote, action.as_ref(), screen).await,
         OperateCommand::Reconnect { name, .. } => servers::change(remote, name, "reconnect", screen).await,
         OperateCommand::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
         OperateCommand::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
