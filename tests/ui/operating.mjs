@@ -96,7 +96,8 @@ async function key_is_made_shown_once_and_revoked({ chrome, gateway, problems })
     const key = await shown.textContent();
     must(key.startsWith('swy_phone_'), key);
     await looks('the key');
-    await page.getByRole('button', { name: 'Done' }).click();
+    const isGone = await page.getByRole('button', { name: 'Done' }).evaluate((done, shown) => { done.click(); return !document.documentElement.innerHTML.includes(shown); }, key);
+    must(isGone, 'the key is in the page after "Done"');
     await shown.waitFor({ state: 'detached' });
     const asked = (path) => fetch(`${gateway.base}/api/v1/mcp${path}`, { headers: { 'x-api-key': key } });
     must((await asked('/servers')).status === 200, 'the key is accepted');

@@ -7,10 +7,10 @@ import { refresh } from './state.js';
 export function dialog(title, content) {
   const id = `dialog-${Math.random().toString(36).slice(2)}`;
   const box = h('dialog', { 'aria-labelledby': id });
-  const close = () => box.close();
+  const close = () => end(box);
   const cross = button('Close', close, { class: 'plain close' });
   box.append(h('div', { class: 'dialog-head' }, h('h2', { id }, title), cross), h('div', { class: 'dialog-body' }, content(close)));
-  box.addEventListener('close', () => box.remove()); // the browser gave the focus back before
+  box.addEventListener('close', () => box.remove()); // by the key Escape
   box.addEventListener('click', (event) => { if (event.target === box) close(); });
   document.body.append(box);
   box.showModal();
@@ -19,7 +19,13 @@ export function dialog(title, content) {
 
 /** Closes what is open, before another view is shown. */
 export function closeDialogs() {
-  for (const box of document.querySelectorAll('dialog')) box.close();
+  for (const box of document.querySelectorAll('dialog')) end(box);
+}
+
+/** Closes a dialog, which gives the focus back, and removes it at once: it may show a secret. The event comes later. */
+function end(box) {
+  box.close();
+  box.remove();
 }
 
 /** Asks whether to do something. `work` is done after "yes". */
