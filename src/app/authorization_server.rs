@@ -110,9 +110,10 @@ async fn follow_keys(server: &AuthorizationServer, authenticator: &Authenticator
         renewals.mark_unchanged();
         let now = authenticator.key_tags();
         match end_of_others(server, known.as_ref(), &now).await {
-            Ok(0) => known = Some(now),
             Ok(grants) => {
-                tracing::warn!(grants, "grants of API keys that were revoked or replaced have ended");
+                if grants > 0 {
+                    tracing::warn!(grants, "grants of API keys that were revoked or replaced have ended");
+                }
                 known = Some(now);
             }
             Err(error) => {

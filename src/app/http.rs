@@ -86,7 +86,7 @@ pub(super) fn service(
 
 /// Returns the handler of `POST /call`, which takes a place for each call among those of `sessions`.
 fn call_shortcut(api: admin::Api, sessions: Arc<Sessions>) -> Shortcut {
-    Box::new(move |Admitted { head, body, principal, id }| {
+    Box::new(move |Admitted { head, body, principal, id, .. }| {
         let place = sessions.place_for(principal.as_ref().map_or("", |principal| principal.id()));
         let api = api.clone();
         Box::pin(async move {

@@ -50,7 +50,7 @@ pub(super) fn pages(
         pages = pages.with_provider(Arc::clone(people), *takes_keys);
     }
     let pages = Arc::new(pages);
-    let (sessions, mut renewals) = (pages.sessions(), guard.authenticator().renewals());
+    let (sessions, mut renewals) = (guard.browser_sessions(), guard.authenticator().renewals());
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
     shutdown.spawn_until_end(async move {

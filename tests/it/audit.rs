@@ -1,22 +1,15 @@
 //! The lines of the log that say who did what: operators, those whose role does not allow it, and callers.
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, Running, eventually};
+use crate::support::{Gateway, Registry, Running, api_keys, eventually};
 
 const READER_KEY: &str = "swy_reader_0123456789abcdef0123456789abcdef0123456789abcdef";
 const OPERATOR_KEY: &str = "swy_ops_fedcba9876543210fedcba9876543210fedcba9876543210";
 const TARGET: &str = "switchyard::audit";
 
 async fn started(filter: Option<&str>) -> (Running, Server) {
-    let entry = |id: &str, key: &str, role: &str| {
-        let digest = Sha256::digest(key.as_bytes());
-        let hash = digest.iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
-        format!("    - {{id: {id}, hash: \"sha256:{hash}\", role: {role}}}\n")
-    };
-    let entries = [entry("reader", READER_KEY, "reader"), entry("ops", OPERATOR_KEY, "superuser")].concat();
     let refusal = r#"{"code":-32050,"message":"a secret of the server"}"#;
     let bad = r#"{"code":-32602,"message":"a secret of the server"}"#;
     let server = Scripted::modern()
@@ -24,8 +17,8 @@ async fn started(filter: Option<&str>) -> (Running, Server) {
         .tool(Tool::named("bad").does(Act::Error(bad.to_owned())))
         .tool(Tool::named("no").does(Act::Error(refusal.to_owned())))
         .start();
-    let server_lines = format!("server:\n  auth_mode: api_key\n  api_keys:\n{entries}");
-    let registry = Registry::new().http("one", &server.url()).setting(&server_lines);
+    let keys = api_keys(&[(READER_KEY, "role: reader"), (OPERATOR_KEY, "role: superuser")]);
+    let registry = Registry::new().http("one", &server.url()).setting(&format!("server: {{{keys}}}"));
     let gateway = Gateway::of(&registry);
     let gateway = filter.into_iter().fold(gateway, |gateway, filter| gateway.env("SWITCHYARD_LOG", filter));
     let gateway = gateway.start().await;

@@ -80,15 +80,6 @@ async fn tools_of(client: &Client) -> Vec<String> {
     names
 }
 
-/// Replaces the configuration file, and waits until the reload is done.
-async fn reloaded(gateway: &Running, registry: &Registry) {
-    let reloads = || gateway.log().iter().filter(|line| line["message"] == "configuration reloaded").count();
-    let before = reloads();
-    gateway.rewrite(&registry.yaml());
-    gateway.hang_up();
-    eventually("the file was taken over", async || (reloads() > before).then_some(())).await;
-}
-
 /// The texts of all files below `folder`.
 fn texts_below(folder: &Path, texts: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -206,20 +197,21 @@ async fn grants_end_with_the_key_of_their_owner_and_follow_its_rights() {
     let bobs_streams = Open::of(&gateway, &bobs.access).await;
 
     let mut open = Open::of(&gateway, &anns.access).await;
-    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser"), (ANN, "role: reader")], "")).await;
+    gateway.reload_with(&site.registry(&[(BOB, "role: superuser"), (ANN, "role: reader")], "")).await;
     open.ends().await;
     let mcp = site.mcp("/mcp", &anns);
     assert_eq!(tools_of(&mcp).await.len(), 4, "the token is still good for reading");
     assert_ne!(mcp.call("one__one", json!({})).await.status, 200, "and no more for calls");
     let anns = client.refresh(&anns).await.tokens();
     assert_eq!(anns.scope, "mcp:read");
-    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser"), (ANN, "role: caller, view: help")], ""))
+    gateway
+        .reload_with(&site.registry(&[(BOB, "role: superuser"), (ANN, "role: caller, view: help")], ""))
         .await;
     assert_eq!(tools_of(&site.mcp("/mcp", &anns)).await, ["two__slow", "two__two"]);
 
     // Another key of the same name: the tokens of the first one are no good for it.
     let mut open = Open::of(&gateway, &anns.access).await;
-    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser"), (OTHER_ANN, CALLER)], "")).await;
+    gateway.reload_with(&site.registry(&[(BOB, "role: superuser"), (OTHER_ANN, CALLER)], "")).await;
     open.ends().await;
     assert_eq!(site.rest("/servers", &anns).await, 401);
     assert_eq!(client.refresh(&anns).await.json["error"], "invalid_grant");
@@ -227,7 +219,7 @@ async fn grants_end_with_the_key_of_their_owner_and_follow_its_rights() {
 
     let other = client.logged_in(OTHER_ANN, &[]).await;
     let mut open = Open::of(&gateway, &other.access).await;
-    reloaded(&gateway, &site.registry(&[(BOB, "role: superuser")], "")).await;
+    gateway.reload_with(&site.registry(&[(BOB, "role: superuser")], "")).await;
     open.ends().await;
     assert_eq!(open.next_requests().await, [401, 401]);
     assert_eq!(site.rest("/servers", &other).await, 401);

@@ -6,11 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::gateway::Running;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Answer, Client, Gateway, Registry};
+use crate::support::{Answer, Client, Gateway, Registry, api_keys};
 
 const SECRET: &str = "a secret that is used by this test and by nobody else";
 const READER_KEY: &str = "swy_reader_0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -63,18 +62,13 @@ async fn started(auth: &str) -> (Running, Server) {
 }
 
 async fn with_keys() -> (Running, Server) {
-    let entry = |id: &str, key: &str, role: &str, more: &str| {
-        let digest = Sha256::digest(key.as_bytes());
-        let hash = digest.iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
-        format!("    - {{id: {id}, hash: \"sha256:{hash}\", role: {role}{more}}}\n")
-    };
-    let entries = [
-        entry("reader", READER_KEY, "reader", ""),
-        entry("caller", CALLER_KEY, "caller", ""),
-        entry("super", SUPERUSER_KEY, "superuser", ""),
-        entry("old", EXPIRED_KEY, "superuser", ", expires: 2020-01-01"),
-    ];
-    started(&format!("  auth_mode: api_key\n  api_keys:\n{}", entries.concat())).await
+    let keys = api_keys(&[
+        (READER_KEY, "role: reader"),
+        (CALLER_KEY, "role: caller"),
+        (SUPERUSER_KEY, "role: superuser"),
+        (EXPIRED_KEY, "role: superuser, expires: 2020-01-01"),
+    ]);
+    started(&format!("  {{{keys}}}")).await
 }
 
 async fn with_tokens() -> (Running, Server) {

@@ -144,6 +144,8 @@ async fn people_list_own_grants_and_operators_all_of_them_with_their_clients() {
     assert_eq!(listed(&gateway, OPS).len(), 2, "nothing ended");
     let refused = |line: &Value| line["outcome"] == "forbidden" && line["of"] == "key:ann";
     gateway.logs("the audit log says whose grants were not ended", refused).await;
+    let refused = |line: &Value| line["message"] == "refused" && line["client"] == client.id.as_str();
+    gateway.logs("and which client was not removed", refused).await;
 }
 
 #[tokio::test]

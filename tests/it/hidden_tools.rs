@@ -1,9 +1,7 @@
 //! Tools that `tools.deny` or `tools.allow` hides: superusers learn that, and to anybody else they are unknown.
 
-use sha2::{Digest as _, Sha256};
-
 use crate::support::scripted::{Scripted, Tool};
-use crate::support::{Gateway, Registry, Running};
+use crate::support::{Gateway, Registry, Running, api_keys};
 
 const KEY: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const CALLER: &str = "swy_c_abcdef0123456789abcdef0123456789abcdef0123456789";
@@ -19,12 +17,7 @@ fn run(gateway: &Running, arguments: &[&str]) -> (Option<i32>, String) {
 async fn a_hidden_tool_is_explained_to_a_superuser_and_unknown_to_others() {
     let tools = ["add", "slow", "broken"].map(Tool::named);
     let server = tools.into_iter().fold(Scripted::modern(), Scripted::tool).start();
-    let hash = |key: &str| hex::encode(Sha256::digest(key));
-    let keys = format!(
-        "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{}\", role: superuser}}, {{id: c, hash: \"sha256:{}\", role: caller}}]}}",
-        hash(KEY),
-        hash(CALLER)
-    );
+    let keys = format!("server: {{{}}}", api_keys(&[(KEY, "role: superuser"), (CALLER, "role: caller")]));
     let registry = Registry::new().http("one", &server.url()).with("tools: {deny: [slow]}");
     let registry = registry.http("two", &server.url()).with("tools: {allow: [add]}").setting(&keys);
     let gateway = Gateway::of(&registry).start().await;

@@ -6,11 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::client::Client;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, Running, eventually};
+use crate::support::{Gateway, Registry, Running, api_keys, eventually};
 
 /// A server with a tool that works, and one for each kind of failure.
 fn server() -> Server {
@@ -135,15 +134,9 @@ async fn a_cancelled_call_is_kept_and_settings_turn_arguments_on_and_the_history
 async fn a_principal_finds_its_own_calls_alone() {
     let server = server();
     let keys = ["ann", "bob", "ops"].map(|name| format!("swy_{name}_{}", "0123456789abcdef".repeat(3)));
-    let entry = |key: &String, id: &str, role: &str| {
-        let hash = hex::encode(Sha256::digest(key.as_bytes()));
-        format!("    - {{id: {id}, hash: \"sha256:{hash}\", role: {role}}}\n")
-    };
-    let entries = entry(&keys[0], "ann", "caller")
-        + &entry(&keys[1], "bob", "caller")
-        + &entry(&keys[2], "ops", "superuser");
-    let registry =
-        registry(&server).setting(&format!("server:\n  auth_mode: api_key\n  api_keys:\n{entries}"));
+    let [ann, bob, ops] = keys.each_ref().map(String::as_str);
+    let entries = api_keys(&[(ann, "role: caller"), (bob, "role: caller"), (ops, "role: superuser")]);
+    let registry = registry(&server).setting(&format!("server: {{{entries}}}"));
     let gateway = Gateway::of(&registry).start().await;
     let bearer = |at: usize| format!("Bearer {}", keys[at]);
     gateway.offers_to("add", &bearer(2)).await;

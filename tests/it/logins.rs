@@ -9,14 +9,13 @@ use axum::routing::{get, post};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use testkit::served::Served;
 use url::Url;
 
 use crate::support::browser::{Browser, Page};
 use crate::support::gateway::Running;
-use crate::support::{Gateway, Registry, eventually};
+use crate::support::{Gateway, Registry, api_keys, eventually};
 
 const KEY: &str = "swy_ann_0123456789abcdef0123456789abcdef0123456789abcdef";
 const TOKEN: &str = "canary-of-the-token";
@@ -106,11 +105,9 @@ async fn log_in(browser: &Browser, link: &str) -> Page {
 }
 
 fn gateway(server: &Served) -> Gateway {
-    let hash = hex::encode(Sha256::digest(KEY.as_bytes()));
-    let key = format!("{{id: ann, hash: \"sha256:{hash}\", role: superuser}}");
     let registry = Registry::new().http("notes", &format!("{}/mcp", server.url())).with("auth: oauth");
     let plain = registry.http("plain", &format!("{}/plain", server.url()));
-    Gateway::of(&plain.setting(&format!("server: {{auth_mode: api_key, api_keys: [{key}]}}")))
+    Gateway::of(&plain.setting(&format!("server: {{{}}}", api_keys(&[(KEY, "role: superuser")]))))
 }
 
 /// Runs a command against the running gateway.

@@ -5,13 +5,12 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::ChildStdout;
 
 use crate::support::scripted::{Act, Refusing, Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, Running};
+use crate::support::{Gateway, Registry, Running, api_keys};
 
 /// Clears the screen, turns the text red, and reverses its direction.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}[31mred\u{9b}1m \u{202e}txt";
@@ -260,10 +259,7 @@ async fn an_operator_resets_reconnects_reloads_and_approves() {
 #[tokio::test]
 async fn a_refused_key_ends_with_four_and_does_not_show() {
     let server = server().start();
-    let hash = hex::encode(Sha256::digest(KEY));
-    let keys = format!(
-        "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: reader}}]}}"
-    );
+    let keys = format!("server: {{{}}}", api_keys(&[(KEY, "role: reader")]));
     let registry = Registry::new().http("one", &server.url()).setting(&keys);
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers_to("add", &format!("Bearer {KEY}")).await;

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Answer, Gateway, Registry, Running, eventually};
+use crate::support::{Answer, Gateway, Registry, Running, api_keys, eventually};
 
 fn server(tool: &str) -> Server {
     Scripted::modern().tool(Tool::named(tool)).start()
@@ -131,20 +130,13 @@ async fn settings_fixed_at_the_start_are_named() {
 #[tokio::test]
 async fn a_key_that_was_taken_back_opens_nothing_any_more() {
     let one = server("a");
-    let registry = |keys: &[&str]| {
-        let entry = |key: &&str| {
-            let hash = hex::encode(Sha256::digest(key.as_bytes()));
-            let id = key.split('_').nth(1).expect("an id");
-            format!("{{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
-        };
-        let keys = keys.iter().map(entry).collect::<Vec<_>>().join(", ");
-        Registry::new()
-            .http("one", &one.url())
-            .setting(&format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}"))
+    let registry = |keys: &[(&str, &str)]| {
+        Registry::new().http("one", &one.url()).setting(&format!("server: {{{}}}", api_keys(keys)))
     };
     let old = "swy_old_0123456789abcdef0123456789abcdef0123456789abcdef";
     let new = "swy_new_fedcba9876543210fedcba9876543210fedcba9876543210";
-    let gateway = Gateway::of(&registry(&[old])).start().await;
+    let (with_old, with_new) = (registry(&[(old, "role: superuser")]), registry(&[(new, "role: superuser")]));
+    let gateway = Gateway::of(&with_old).start().await;
     let ask = async |key: &str, route: &str| {
         let client = gateway.mcp().to(&gateway.url(&format!("/api/v1/mcp{route}")));
         client.with_header("x-api-key", key).post("", &[]).await
@@ -152,11 +144,11 @@ async fn a_key_that_was_taken_back_opens_nothing_any_more() {
     gateway.offers_to("a", &format!("Bearer {old}")).await;
     assert_eq!(ask(new, "/reload").await.status, 401);
 
-    gateway.rewrite(&registry(&[new]).yaml());
+    gateway.rewrite(&with_new.yaml());
     assert_eq!(ask(old, "/reload").await.json()["at_restart"], json!([]), "keys do not wait");
     assert_eq!((ask(old, "/reload").await.status, ask(new, "/reload").await.status), (401, 200));
 
-    gateway.rewrite(&registry(&[new]).setting("tool_names: sometimes").yaml());
+    gateway.rewrite(&with_new.setting("tool_names: sometimes").yaml());
     assert_eq!(ask(new, "/reload").await.status, 422);
     assert_eq!(ask(new, "/servers/one/reconnect").await.status, 200, "and no key was lost");
 }
@@ -169,9 +161,7 @@ async fn an_address_that_others_reach_is_not_opened() {
         Registry::new().http("one", &one.url()).setting(&format!("server: {{{listen}, {hosts}, {auth}}}"))
     };
     let key = "swy_ci_0123456789abcdef0123456789abcdef0123456789abcdef";
-    let hash = hex::encode(Sha256::digest(key.as_bytes()));
-    let keys =
-        format!("auth_mode: api_key, api_keys: [{{id: ci, hash: \"sha256:{hash}\", role: superuser}}]");
+    let keys = api_keys(&[(key, "role: superuser")]);
     let gateway = Gateway::of(&registry("127.0.0.1:1", &keys)).listening_on("0.0.0.0:0").start().await;
     let port = gateway.address.rsplit(':').next().expect("a port").to_owned();
     let reload = async |keyed: bool| {

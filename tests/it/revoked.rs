@@ -33,15 +33,6 @@ fn client_of(gateway: &Running, key: &str) -> Client {
     gateway.mcp().with_header("authorization", &bearer(key))
 }
 
-/// Replaces the configuration file, sends SIGHUP and waits until the reload is done.
-async fn reloaded(gateway: &Running, registry: &Registry) {
-    let reloads = || gateway.log().iter().filter(|line| line["message"] == "configuration reloaded").count();
-    let before = reloads();
-    gateway.rewrite(&registry.yaml());
-    gateway.hang_up();
-    eventually("the file was taken over", async || (reloads() > before).then_some(())).await;
-}
-
 /// Everything that a client keeps open.
 pub struct Open {
     modern: Stream,
@@ -109,11 +100,11 @@ async fn the_streams_and_sessions_of_a_key_end_with_it_and_nobody_elses_do() {
     let mut theirs = Open::of(&gateway, GOES).await;
     let mut others = Open::of(&gateway, STAYS).await;
 
-    reloaded(&gateway, &registry(&[("one", &one)], &[stays])).await;
+    gateway.reload_with(&registry(&[("one", &one)], &[stays])).await;
     theirs.ends().await;
     assert_eq!(theirs.next_requests().await, [401, 401]);
     // By a reload of its own: servers are applied before keys, so a new list could reach a key that is about to end.
-    reloaded(&gateway, &registry(&[("one", &one), ("two", &two)], &[stays])).await;
+    gateway.reload_with(&registry(&[("one", &one), ("two", &two)], &[stays])).await;
     others.tells_of_a_change().await;
 }
 
@@ -125,13 +116,13 @@ async fn a_key_that_is_changed_is_one_that_was_taken_back() {
     gateway.offers_to("a", &bearer(GOES)).await;
     let mut before = Open::of(&gateway, GOES).await;
 
-    reloaded(&gateway, &file("reader", GOES)).await;
+    gateway.reload_with(&file("reader", GOES)).await;
     before.ends().await;
     assert_eq!(before.next_requests().await, [404, 404], "the key is good, and its sessions are gone");
 
     let mut before = Open::of(&gateway, GOES).await;
     let another = GOES.replace("0123", "4567");
-    reloaded(&gateway, &file("reader", &another)).await;
+    gateway.reload_with(&file("reader", &another)).await;
     before.ends().await;
     assert_eq!(before.next_requests().await, [401, 401]);
     client_of(&gateway, &another).legacy().await;
@@ -161,7 +152,7 @@ async fn a_key_that_is_taken_back_while_a_body_arrives_begins_nothing() {
     // Both requests were checked by then: a later request was already answered.
     client_of(&gateway, GOES).legacy().await;
 
-    reloaded(&gateway, &registry(&[("one", &server)], &[stays])).await;
+    gateway.reload_with(&registry(&[("one", &server)], &[stays])).await;
     for (socket, status, runs) in [(&mut theirs, "401", 0), (&mut others, "200", 1)] {
         socket.write_all(last.as_bytes()).await.expect("it reads");
         let mut answer = String::new();
@@ -194,7 +185,7 @@ async fn calls_of_a_key_are_cancelled_with_it() {
     ]);
     let reload = async {
         eventually("all calls run", async || (server.runs("hang") == 5).then_some(())).await;
-        reloaded(&gateway, &registry(&[("one", &server)], &[stays])).await;
+        gateway.reload_with(&registry(&[("one", &server)], &[stays])).await;
     };
     let answers = tokio::select! {
         (answers, ()) = async { tokio::join!(asked, reload) } => answers,
@@ -230,10 +221,10 @@ async fn the_streams_of_tokens_end_with_the_secret_that_they_were_signed_with() 
     gateway.offers_to("a", &bearer(&token)).await;
     let mut open = Open::of(&gateway, &token).await;
 
-    reloaded(&gateway, &file(secret)).await;
+    gateway.reload_with(&file(secret)).await;
     assert_eq!(open.next_requests().await, [200, 202], "nothing was changed");
     assert_eq!(open.old.next().await.expect("an answer")["id"], 9);
-    reloaded(&gateway, &file(&secret.replace("nobody", "somebody"))).await;
+    gateway.reload_with(&file(&secret.replace("nobody", "somebody"))).await;
     open.ends().await;
     assert_eq!(open.next_requests().await, [401, 401]);
 }

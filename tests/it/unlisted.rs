@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::client::{Session, Stream};
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::stateful_http::StatefulHttp;
-use crate::support::{Gateway, Registry, Running, eventually};
+use crate::support::{Gateway, Registry, Running, api_keys, eventually};
 
 const KEY: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const METHOD: &str = "com.example/describe";
@@ -125,10 +124,7 @@ async fn names_that_no_method_has_and_those_of_other_revisions_reach_no_server()
 #[tokio::test]
 async fn reader_passes_no_unlisted_method_or_tool() {
     let server = Scripted::modern().tool(Tool::named("listed")).answers(METHOD, described()).start();
-    let hash = hex::encode(Sha256::digest(KEY));
-    let keys = format!(
-        "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: reader}}]}}"
-    );
+    let keys = format!("server: {{{}}}", api_keys(&[(KEY, "role: reader")]));
     let registry = Registry::new().http("one", &server.url()).setting(&keys);
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers_to("listed", &format!("Bearer {KEY}")).await;
@@ -240,20 +236,17 @@ async fn notifications_of_a_vendor_on_an_event_stream_keep_their_order() {
 
 #[tokio::test]
 async fn a_notification_of_a_vendor_is_passed_under_the_conditions_of_methods() {
-    let hash = hex::encode(Sha256::digest(KEY));
     for (role, policy, passes) in [
-        ("caller", "tools: {}", true),
-        ("reader", "tools: {}", false),
-        ("caller", "tools: {allow: [listed]}", false),
-        ("caller", "tools: {deny: [other]}", false),
-        ("caller", "tools: {rename: {other: another}}", false),
-        ("caller", "tools: {on_change: block}", false),
-        ("caller", "limits: {requests_per_minute: 2}", true),
+        ("role: caller", "tools: {}", true),
+        ("role: reader", "tools: {}", false),
+        ("role: caller", "tools: {allow: [listed]}", false),
+        ("role: caller", "tools: {deny: [other]}", false),
+        ("role: caller", "tools: {rename: {other: another}}", false),
+        ("role: caller", "tools: {on_change: block}", false),
+        ("role: caller", "limits: {requests_per_minute: 2}", true),
     ] {
         let server = Scripted::legacy().tool(Tool::named("listed")).start();
-        let keys = format!(
-            "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: {role}}}]}}"
-        );
+        let keys = format!("server: {{{}}}", api_keys(&[(KEY, role)]));
         let registry = Registry::new().http("one", &server.url()).with(policy).setting(&keys);
         let gateway = Gateway::of(&registry).start().await;
         let credential = format!("Bearer {KEY}");

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from lab import MACHINE_SECRET, Answer, Browser, Caller, Gateway, Lab, Page, check, free_port, new_key, registry
+from lab import MACHINE_SECRET, Answer, Browser, Caller, Gateway, Lab, Page, check, free_port, new_key, registry, until
 
 #: The people with a key, and their roles.
 ROLES = {"ann": "caller", "ben": "caller", "rita": "reader", "root": "superuser"}
@@ -119,6 +119,11 @@ class Site:
         return [file for file in self.state().rglob("*-*") if file.is_file() and file.parent.name in tables]
 
 
+def challenge(verifier: str) -> str:
+    """The challenge of a verifier (PKCE, `S256`)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+
+
 @dataclass
 class HandClient:
     """An OAuth client whose requests the test makes one by one."""
@@ -138,13 +143,12 @@ class HandClient:
         """The URL of an authorization request. A change to None leaves the parameter out."""
         self.verifier, self.state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
         self.site.secrets += [self.verifier, self.state]
-        digest = hashlib.sha256(self.verifier.encode()).digest()
         asked = {
             "response_type": "code",
             "client_id": self.id,
             "redirect_uri": self.redirect_uri,
             "state": self.state,
-            "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+            "code_challenge": challenge(self.verifier),
             "code_challenge_method": "S256",
             "resource": self.resource,
             "scope": self.scope,
@@ -241,10 +245,8 @@ def issuing(
 def settled(what: str, holds: Any, seconds: float = 1.0) -> float:
     """Waits until `holds()`, and returns after how many seconds it did. It must within `seconds`."""
     started = time.monotonic()
-    while not holds():
-        check(time.monotonic() - started < seconds, f"{what}: not within {seconds} s")
-        time.sleep(0.02)
+    until(what, holds, seconds)
     return time.monotonic() - started
 
 
-__all__ = ["CHATGPT", "CLAUDE", "ELSEWHERE", "ENDPOINT", "HandClient", "SERVER", "Site", "TOOL", "error_of", "issuing", "new_keys", "parameters", "parsed", "send", "settled"]
+__all__ = ["CHATGPT", "CLAUDE", "ELSEWHERE", "ENDPOINT", "HandClient", "SERVER", "Site", "TOOL", "challenge", "error_of", "issuing", "new_keys", "parameters", "parsed", "send", "settled"]

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from client_host import Document, Trap, client_host
-from issuer import CLAUDE, ELSEWHERE, ENDPOINT, HandClient, Site, error_of, issuing, parameters, parsed, send, settled
+from issuer import CLAUDE, ELSEWHERE, ENDPOINT, HandClient, Site, challenge, error_of, issuing, parameters, parsed, send, settled
 from lab import Browser, Lab, Page, check
 
 #: Names and addresses of this machine and of networks that are not public.
@@ -234,7 +234,7 @@ def a_code_works_once_and_for_its_client_only(lab: Lab) -> None:
             ("another client", {"client_id": thief.id}),
             ("another verifier", {"code_verifier": "a-verifier-of-at-least-forty-three-characters"}),
             ("a verifier of another length", {"code_verifier": verifier[:42]}),
-            ("the challenge as the verifier", {"code_verifier": _challenge(verifier)}),
+            ("the challenge as the verifier", {"code_verifier": challenge(verifier)}),
             ("another redirect URI", {"redirect_uri": CLAUDE}),
             ("another resource", {"resource": f"{site.base}/mcp/other"}),
             ("a changed code", {"code": code[:-1] + ("0" if code[-1] != "0" else "1")}),
@@ -269,10 +269,6 @@ def _form(client: HandClient, code: str) -> dict[str, str]:
         "grant_type": "authorization_code", "client_id": client.id, "code": code, "code_verifier": client.verifier,
         "redirect_uri": client.redirect_uri,
     }  # fmt: skip
-
-
-def _challenge(verifier: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
 
 
 def proof_keys_cannot_be_left_out(lab: Lab) -> None:

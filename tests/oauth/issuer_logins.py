@@ -45,16 +45,21 @@ OTHERS = {
 # The SDKs ---------------------------------------------------------------------------------------
 
 
-def _logs_in(lab: Lab, site: Site, sdk: str, document: str | None, end: str, account: str = "ann") -> None:
-    """Logs in, calls, renews a token, calls, is revoked, and logs in again."""
+def run_sdk(lab: Lab, site: Site, sdk: str, end: str, steps: list[str], password: str = "", **more: str) -> Any:
+    """Runs the client of an SDK, which takes `steps` at the endpoint of the server; what it found."""
     program, file = SDKS[sdk]
     ask = {
-        "url": f"{site.base}{ENDPOINT}", "callback": end, "account": account, "tool": TOOL, "mode": "auto",
-        "browser": [sys.executable, str(HERE.parent / "lab" / "browser.py")],
-        "steps": ["call", "refresh", "call", "revoke", "call"],
+        "url": f"{site.base}{ENDPOINT}", "callback": end, "account": "ann", "tool": TOOL, "mode": "auto",
+        "browser": [sys.executable, str(HERE.parent / "lab" / "browser.py")], "steps": steps, **more,
     }  # fmt: skip
-    ask |= {"document": document} if document else {}
-    found = lab.client(program, file, ask, site.keys["ann"])
+    return lab.client(program, file, ask, password)
+
+
+def _logs_in(lab: Lab, site: Site, sdk: str, document: str | None, end: str) -> None:
+    """Logs in, calls, renews a token, calls, is revoked, and logs in again."""
+    more = {"document": document} if document else {}
+    steps = ["call", "refresh", "call", "revoke", "call"]
+    found = run_sdk(lab, site, sdk, end, steps, site.keys["ann"], **more)
     site.secrets += found["secrets"]
     check(found["text"] == NOTES["machine"] and not found["failed"], f"the {sdk} client got {found}")
     check(TOOL in found["tools"], f"the {sdk} client lists {found['tools']}")

@@ -9,15 +9,14 @@ from __future__ import annotations
 import html
 import json
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from issuer import ENDPOINT, TOOL, HandClient, Site, issuing, parameters, parsed, send
-from issuer_logins import SDKS
-from lab import HERE, NOTES, Browser, Lab, Page, callback, check, free_port, until
+from issuer import HandClient, Site, issuing, parameters, parsed, send
+from issuer_logins import SDKS, run_sdk
+from lab import NOTES, Browser, Lab, Page, callback, check, free_port, until
 
 #: The path at the gateway to which the login service sends browsers back.
 CALLBACK = "/oauth/login-callback"
@@ -78,12 +77,8 @@ def people_of_a_login_service_log_in(lab: Lab) -> None:
 
 def sdk_clients_log_in_by_a_login_service(lab: Lab) -> None:
     with behind(lab, "provider_sdk") as site, callback() as end:
-        for sdk, (program, file) in SDKS.items():
-            ask = {
-                "url": f"{site.base}{ENDPOINT}", "callback": end, "account": "ann", "tool": TOOL, "mode": "auto",
-                "browser": [sys.executable, str(HERE.parent / "lab" / "browser.py")], "steps": ["call", "refresh", "call"],
-            }  # fmt: skip
-            found = lab.client(program, file, ask)
+        for sdk in SDKS:
+            found = run_sdk(lab, site, sdk, end, ["call", "refresh", "call"])
             check(found["text"] == NOTES["machine"] and len(found["urls"]) == 1, f"the {sdk} client got {found}")
 
 

@@ -11,17 +11,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::grants::{ClientKind, failed, server};
+use super::list_query::page_size;
 use super::openapi::GrantProblems;
 use super::problem::Problem;
 use super::view::date;
-use super::{Api, AuditSubject, json};
+use super::{Api, json};
 use authorization::{AuthorizationServer, ClientSummary, client_host};
 use protocol::ErrorCode;
-
-/// Clients of a page without `limit`.
-const LIMIT: usize = 100;
-/// The most clients of a page.
-const MAX_LIMIT: usize = 1000;
 
 /// Which clients are returned.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -128,10 +124,7 @@ pub(super) async fn list(
     query: Result<Query<ClientQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(ClientQuery { limit, cursor }) = query.map_err(|rejection| wrong(rejection.body_text()))?;
-    let limit = limit.unwrap_or(LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(wrong("`limit` is not a number from 1 to 1000"));
-    }
+    let limit = page_size(limit).map_err(wrong)?;
     let server = server(&api)?;
     let mut all = server.clients(SystemTime::now()).await.map_err(|error| failed(&error))?;
     if let Some(cursor) = cursor {
@@ -167,10 +160,7 @@ pub(super) async fn remove(
         let text = format!("there is no client `{}`", settings::one_line(&client));
         Problem::new(ErrorCode::NotFound, text).hinting("GET /api/v1/mcp/clients lists the clients")
     });
-    let subject = AuditSubject { of: None, client: Some(client.clone()) };
-    let mut response = json(&RemovedClient { client, grant_count: removed? });
-    response.extensions_mut().insert(subject);
-    Ok(response)
+    Ok(json(&RemovedClient { client, grant_count: removed? }))
 }
 
 fn wrong(detail: impl Into<String>) -> Problem {

@@ -16,22 +16,19 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::list_query::page_size;
 use super::openapi::GrantProblems;
 use super::problem::Problem;
 use super::view::date;
-use super::{Api, AuditSubject, authorised, json};
+use super::{Api, authorised, json};
+use auth::vault::MAX_OWNER_BYTES;
 use auth::{Action, Principal};
 use authorization::{AuthorizationServer, ClientSource, GrantFilter, GrantSummary, StoreError, client_host};
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
+use runtime::telemetry::audit::Subject;
 
-/// Grants of a page without `limit`.
-const LIMIT: usize = 100;
-/// The most grants of a page.
-const MAX_LIMIT: usize = 1000;
-/// The longest id of a principal, in bytes.
-const MAX_PRINCIPAL: usize = 512;
 /// The longest id of a client, in bytes.
 const MAX_CLIENT: usize = 1024;
 /// The longest cursor, in bytes.
@@ -204,10 +201,7 @@ pub(super) async fn list(
     let Query(query) = query.map_err(|rejection| wrong(rejection.body_text()))?;
     let server = server(&api)?;
     let GrantQuery { principal: owner, client, limit, cursor } = query;
-    let (limit, after) = (limit.unwrap_or(LIMIT), cursor.unwrap_or_default());
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(wrong("`limit` is not a number from 1 to 1000"));
-    }
+    let (limit, after) = (page_size(limit).map_err(wrong)?, cursor.unwrap_or_default());
     if after.len() > MAX_CURSOR || !after.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
         return Err(wrong("`cursor` is not one that this list has returned"));
     }
@@ -245,7 +239,8 @@ pub(super) async fn revoke(
         Problem::new(ErrorCode::NotFound, text).hinting("GET /api/v1/mcp/grants lists the grants")
     })?;
     server.end_grant(&id).await.map_err(|error| failed(&error))?;
-    let subject = AuditSubject { of: Some(found.owner.clone()), client: Some(found.client.clone()) };
+    let (client, of) = (Some(found.client.clone()), Some(found.owner.clone()));
+    let subject = Subject { grant: Some(id), client, of, ..Subject::default() };
     let mut response = json(&ListedGrant::of(found, server));
     response.extensions_mut().insert(subject);
     Ok(response)
@@ -276,7 +271,7 @@ pub(super) async fn revoke_all(
 
 /// Returns the grants of `owner` that `principal` may see and end, or all that it may.
 fn selected(principal: &Principal, owner: Option<String>, id: RequestId) -> Result<GrantFilter, Problem> {
-    if owner.as_ref().is_some_and(|owner| owner.is_empty() || owner.len() > MAX_PRINCIPAL) {
+    if owner.as_ref().is_some_and(|owner| owner.is_empty() || owner.len() > MAX_OWNER_BYTES) {
         return Err(wrong("`principal` is not the id of a principal, which has 1 to 512 bytes"));
     }
     if !has_own(principal) || owner.as_ref().is_some_and(|owner| **owner != **principal.id()) {

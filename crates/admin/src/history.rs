@@ -17,6 +17,7 @@ use time::format_description::well_known::Rfc3339;
 use utoipa::{IntoParams, ToSchema};
 
 use super::event_data::CallEnded;
+use super::list_query::page_size;
 use super::openapi::HistoryProblems;
 use super::problem::Problem;
 use super::{Api, json_bytes};
@@ -24,10 +25,6 @@ use auth::Principal;
 use gateway::manager::history::{CallPage, Filter, OUTCOMES};
 use protocol::ErrorCode;
 
-/// Calls of a page without `limit`.
-const LIMIT: usize = 100;
-/// The most calls of a page.
-const MAX_LIMIT: usize = 1000;
 /// The longest text of a parameter, in bytes.
 const MAX_TEXT: usize = 256;
 /// The outcomes that `failed` chooses.
@@ -106,10 +103,7 @@ pub(super) async fn list(
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|rejection| wrong(rejection.body_text()))?;
-    let limit = query.limit.unwrap_or(LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(wrong("`limit` is not a number from 1 to 1000"));
-    }
+    let limit = page_size(query.limit).map_err(wrong)?;
     let before = query.cursor.as_deref().map(number).transpose()?;
     let filter = query.filter(SystemTime::now())?;
     let history = api.manager.history();

@@ -62,7 +62,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{RawPathParams, Request, State};
+use axum::extract::{Query, RawPathParams, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
@@ -84,7 +84,7 @@ use problem::Problem;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor, AuditRecord, SecretRef};
+use runtime::telemetry::audit::{self, Actor, Subject};
 use runtime::telemetry::metrics::Clients;
 
 /// Path prefix of the API.
@@ -209,30 +209,15 @@ async fn authorise(
     let mut operated = None;
     let is_operation = action.is_operation() && !server_entries::is_dry_run(request.uri());
     // The only parameter of a path is a server, a key, a secret or a grant.
-    let subject = named.as_ref().ok().and_then(|named| named.iter().next());
-    let of = |kind| subject.filter(|(parameter, _)| *parameter == kind).map(|(_, name)| name);
-    let owner = of("secret").and_then(|_| secrets::owner_in(request.uri(), principal));
-    let secret = owner.as_deref().map(|owner| SecretRef { of: owner, name: of("secret") });
-    let is_of_all = action == Action::RevokeGrant && of("grant").is_none();
-    let grantor = is_of_all.then(|| secrets::owner_in(request.uri(), None)).flatten();
-    let (payer, record) = match authorised_about(principal, action, id, secret) {
+    let parameter = named.as_ref().ok().and_then(|named| named.iter().next());
+    let subject = subject_of(action, parameter, request.uri(), principal);
+    let (payer, record) = match authorised_about(principal, action, id, &subject) {
         Ok(principal) if is_operation => {
-            let server = of("name");
+            let server = parameter.filter(|(kind, _)| *kind == "name").map(|(_, name)| name);
             match audit::operation(who(principal, id), action.as_str(), server) {
                 Ok(mut record) => {
                     if let Some(record) = &mut record {
-                        if let Some(key) = of("key") {
-                            record.about_key(key);
-                        }
-                        if let Some(secret) = secret {
-                            record.about_secret(secret);
-                        }
-                        if let Some(grant) = of("grant") {
-                            record.about_grant(grant);
-                        }
-                        if let Some(grantor) = &grantor {
-                            record.of_principal(grantor);
-                        }
+                        record.about(subject);
                     }
                     operated = server.map(str::to_owned);
                     (Arc::clone(principal.id()), record)
@@ -248,33 +233,36 @@ async fn authorise(
         let failure = response.extensions().get::<Problem>().map(|problem| problem.code().to_string());
         let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
         events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
-        if let Some(record) = record {
-            ended(record, &response, outcome);
+        if let Some(mut record) = record {
+            if let Some(known) = response.extensions().get::<Subject>() {
+                record.about(known.clone());
+            }
+            record.ended(outcome);
         }
     }
     charged::charged(response, &payer, is_operation).await
 }
 
-/// Writes the line of an operation with `outcome`, about the owner and the client that `response` names.
-fn ended(mut record: Box<AuditRecord>, response: &Response, outcome: Cow<'static, str>) {
-    if let Some(AuditSubject { of, client }) = response.extensions().get() {
-        if let Some(principal) = of {
-            record.of_principal(principal);
-        }
-        if let Some(client) = client {
-            record.about_client(client);
-        }
+/// Returns what a request for `uri` does `action` to, as the parameter of its path and its query say. A handler that knows more
+/// makes that an extension of its response.
+fn subject_of(
+    action: Action,
+    parameter: Option<(&str, &str)>,
+    uri: &Uri,
+    principal: Option<&Principal>,
+) -> Subject {
+    let of = |kind| parameter.filter(|(other, _)| *other == kind).map(|(_, name)| name.to_owned());
+    let requested = |name| Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?.0.remove(name);
+    let mut subject =
+        Subject { key: of("key"), secret: of("secret"), grant: of("grant"), ..Subject::default() };
+    if subject.secret.is_some() {
+        subject.of = requested("principal").or_else(|| Some(principal?.id().to_string()));
+    } else if action == Action::RevokeGrant && subject.grant.is_none() {
+        subject.of = requested("principal");
+    } else if action == Action::RemoveClient {
+        subject.client = requested("client");
     }
-    record.ended(outcome);
-}
-
-/// The owner and the client of what a request has changed, for the audit log: an extension of its response.
-#[derive(Clone)]
-struct AuditSubject {
-    /// The principal that it belongs to.
-    of: Option<String>,
-    /// The client of the authorization server.
-    client: Option<String>,
+    subject
 }
 
 /// Returns `principal` as the audit log shows it.
@@ -300,20 +288,20 @@ fn authorised(
     action: Action,
     id: Option<RequestId>,
 ) -> Result<&Principal, Problem> {
-    authorised_about(principal, action, id, None)
+    authorised_about(principal, action, id, &Subject::default())
 }
 
-/// Returns the principal, if it may do `action` in the request `id`. The audit line of a refusal names `secret`.
+/// Returns the principal, if it may do `action` in the request `id`. The audit line of a refusal names `subject`.
 fn authorised_about<'p>(
     principal: Option<&'p Principal>,
     action: Action,
     id: Option<RequestId>,
-    secret: Option<SecretRef<'_>>,
+    subject: &Subject,
 ) -> Result<&'p Principal, Problem> {
     match principal {
         Some(principal) if principal.may(action) => Ok(principal),
         Some(principal) => {
-            audit::refused(who(principal, id), action.as_str(), secret)?;
+            audit::refused(who(principal, id), action.as_str(), subject)?;
             let (detail, other) = match principal.view() {
                 Some(view) => {
                     (format!("a credential for the view {view} may not do this"), " and without a view")

@@ -24,8 +24,10 @@ const MAX_QUERY: usize = 256;
 const MAX_WORDS: usize = 8;
 /// How much of a title or a description is searched, in bytes.
 const MAX_SEARCHED: usize = 16 * 1024;
+/// Items of a page without `limit`, where a list is not whole without it.
+const PAGE: usize = 100;
 /// The most items of a page.
-const MAX_LIMIT: usize = 1000;
+const MAX_PAGE: usize = 1000;
 /// The longest name of a server and the longest cursor, in bytes. With all parameters, a request fits into the limit of
 /// a head even if every character is escaped.
 const MAX_TEXT: usize = 256;
@@ -86,9 +88,7 @@ impl ListQuery {
         {
             return Err(wrong("a parameter is longer than 256 bytes"));
         }
-        if read.limit.is_some_and(|limit| !(1..=MAX_LIMIT).contains(&limit)) {
-            return Err(wrong("`limit` is not a number from 1 to 1000"));
-        }
+        page_size(read.limit).map_err(wrong)?;
         Ok(read)
     }
 
@@ -144,6 +144,12 @@ impl ListQuery {
         ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().map(|(_, entry)| entry).collect()
     }
+}
+
+/// The most items of a page with the parameter `limit`. The error is the text for a bad one.
+pub(super) fn page_size(limit: Option<usize>) -> Result<usize, &'static str> {
+    let limit = limit.unwrap_or(PAGE);
+    (1..=MAX_PAGE).contains(&limit).then_some(limit).ok_or("`limit` is not a number from 1 to 1000")
 }
 
 /// How well `entry` matches, from 0; none if a word is missing.

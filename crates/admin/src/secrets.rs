@@ -6,14 +6,13 @@
 //!
 //! Not here: the vault (`auth`), and requests to servers (`upstream`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, Uri};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -30,7 +29,7 @@ use gateway::manager::{NeededSecret, OwnChange, Scope, SecretError};
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::SecretRef;
+use runtime::telemetry::audit::Subject;
 
 /// The principal whose secrets a request is about.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -164,13 +163,6 @@ pub(super) async fn remove(
     shown(&api, &principal, owner).await
 }
 
-/// Returns the principal whose secrets a request for `uri` is about, for the audit log.
-pub(super) fn owner_in(uri: &Uri, principal: Option<&Principal>) -> Option<String> {
-    let query = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok();
-    let named = query.and_then(|Query(mut query)| query.remove("principal"));
-    named.or_else(|| Some(principal?.id().to_string()))
-}
-
 /// Returns the principal whose secrets are meant, if `principal` may see and change them.
 fn owner(
     principal: &Principal,
@@ -179,8 +171,9 @@ fn owner(
 ) -> Result<String, Problem> {
     let owner = query.principal.unwrap_or_else(|| principal.id().to_string());
     if owner != **principal.id() {
-        let secret = SecretRef { of: &owner, name };
-        authorised_about(Some(principal), Action::ChangeSecretsOfOthers, Some(id), Some(secret))?;
+        let (secret, of) = (name.map(str::to_owned), Some(owner.clone()));
+        let subject = Subject { secret, of, ..Subject::default() };
+        authorised_about(Some(principal), Action::ChangeSecretsOfOthers, Some(id), &subject)?;
     }
     if Principal::is_anonymous_id(&owner) {
         let text = "a caller without a credential has no secrets";

@@ -296,7 +296,7 @@ impl OwnKey {
     /// The strongest role counts: it includes the rights of the weaker ones.
     fn complete(self) -> Option<ApiKey> {
         let Self { id, hash, role, roles, expires, view } = self;
-        let role = role.into_iter().chain(roles.into_iter().flatten()).max_by_key(|role| *role as u8)?;
+        let role = role.into_iter().chain(roles.into_iter().flatten()).max()?;
         Some(ApiKey { id, hash, role, expires, view: view.map(Arc::from) })
     }
 }

@@ -34,6 +34,7 @@ mod service_url;
 mod signer;
 mod token_cache;
 mod token_config;
+pub mod token_format;
 pub mod vault;
 
 use std::collections::{BTreeMap, HashSet};
@@ -56,7 +57,7 @@ pub use jwt::TokenSource;
 pub use key_file::{KeyFile, StoredKey};
 pub use own_tokens::TokenIssuer;
 pub use principal::{Action, Person, Principal, Role};
-pub use role_words::{RoleWords, ViewWords, read_role_map};
+pub use role_words::{EVERYTHING, RoleWords, ViewWords, read_role_map};
 pub use seal::{Sealer, read_seal_keys};
 pub use signer::{Grant, Signer};
 pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey, RequiredClaims};
@@ -456,13 +457,8 @@ impl Authenticator {
     /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         let own = self.own.load();
-        let judged = (*own)
-            .as_ref()
-            .and_then(|own| own.check(credential(headers, &[AUTHORIZATION]).ok()?, &self.mode));
-        // A request with two credentials is refused below.
-        judged
-            .filter(|_| !headers.contains_key(API_KEY_HEADER))
-            .unwrap_or_else(|| self.mode.load().authenticate(headers))
+        let judged = (*own).as_ref().and_then(|own| own.check(own_token(headers)?, &self.mode));
+        judged.unwrap_or_else(|| self.mode.load().authenticate(headers))
     }
 
     /// Returns the sender of `headers`. It also checks slow hashes, and waits for the keys of a login service.
@@ -475,8 +471,7 @@ impl Authenticator {
 
     async fn check_with_renewals(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         if let Some(own) = self.own.load_full()
-            && let Ok(token) = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])
-            && !headers.contains_key(API_KEY_HEADER)
+            && let Some(token) = own_token(headers)
             && let Some(judged) = own.check_grant(token, &self.mode).await
         {
             return judged;
@@ -521,6 +516,12 @@ fn credential<'h>(headers: &'h HeaderMap, places: &[HeaderName]) -> Result<&'h s
     }
     let text = value.to_str().map_err(|_| Denied::Credential(Reason::NotBearer))?;
     if *name == AUTHORIZATION { bearer(text).ok_or(Denied::Credential(Reason::NotBearer)) } else { Ok(text) }
+}
+
+/// Returns the credential that may be a token of the authorization server of this gateway. A request with two credentials is
+/// refused by the other checks.
+fn own_token(headers: &HeaderMap) -> Option<&str> {
+    if headers.contains_key(API_KEY_HEADER) { None } else { credential(headers, &[AUTHORIZATION]).ok() }
 }
 
 /// Reports whether `text`, the only credential in `headers`, has the form of a token. If tokens and API keys are both

@@ -20,13 +20,14 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use lru::LruCache;
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use super::jwt::MAX_TOKEN_BYTES;
 use super::principal::{Principal, Role};
 use super::revocation::RevocationState;
+use super::role_words::EVERYTHING;
 use super::token_cache::{CachedTokens, Now, TokenDigest};
+use super::token_format::{self, SEPARATOR};
 use super::{Denied, Reason, Verification};
 
 /// Limit of grants whose state is known: as many as there may be.
@@ -37,15 +38,6 @@ const LOOKUP_AGAIN: Duration = Duration::from_mins(1);
 const MAX_LOOKUPS: usize = 8;
 /// Seconds after which a request may be repeated if no grant can be looked up.
 const RETRY: u16 = 1;
-/// The media type of access tokens.
-const TYPE: &str = "at+jwt";
-/// The value of `view` in a token that is bound to none.
-const EVERYTHING: &str = "*";
-/// The paths of endpoints of the whole gateway.
-const WHOLE: [&str; 3] = ["", "/mcp", "/sse"];
-/// The scopes of the roles, the strongest first.
-const ROLES: [(&str, Role); 3] =
-    [("mcp:admin", Role::Superuser), ("mcp:call", Role::Caller), ("mcp:read", Role::Reader)];
 
 /// The authorization server of this gateway.
 pub trait TokenIssuer: Send + Sync {
@@ -221,7 +213,7 @@ impl OwnTokens {
     fn verified(&self, token: &str) -> Option<Result<OwnClaims, Denied>> {
         let header = decode_header(token).ok()?;
         let key = self.issuer.key(header.kid.as_deref()?)?;
-        if header.typ.as_deref() != Some(TYPE) || header.alg != Algorithm::EdDSA {
+        if header.typ.as_deref() != Some(token_format::TYPE) || header.alg != Algorithm::EdDSA {
             return Some(Err(Denied::Credential(Reason::Header)));
         }
         let decoded = decode::<OwnClaims>(token, &key, &self.validation);
@@ -233,10 +225,10 @@ impl OwnTokens {
     fn principal(&self, claims: &OwnClaims, keys: &ArcSwap<Verification>) -> Result<Sender, Denied> {
         let path = claims.aud.strip_prefix(self.issuer.issuer());
         let path = path.ok_or(Denied::Credential(Reason::Audience))?;
-        let scopes: Vec<&str> = claims.scope.split(' ').collect();
-        let role = ROLES.iter().find(|(scope, _)| scopes.contains(scope)).ok_or(Denied::NoRole)?.1;
+        let role = claims.scope.split(' ').filter_map(Role::from_scope).max().ok_or(Denied::NoRole)?;
         let view: Option<Arc<str>> = (claims.view != EVERYTHING).then(|| claims.view.as_str().into());
-        let is_for_one = !WHOLE.contains(&path) && !is_endpoint_of(path, view.as_deref());
+        let is_of_view = || token_format::name_in(path).is_some_and(|name| view.as_deref() == Some(&*name));
+        let is_for_one = !token_format::is_whole(path) && !is_of_view();
         let endpoint = is_for_one.then(|| path.into());
         let (state, looked_up) = {
             let (mut grants, now) = (self.grants(), Now::read());
@@ -275,20 +267,10 @@ pub(super) struct Holder {
     pub(super) expires: Option<u64>,
 }
 
-/// Whether `path` is an endpoint of `view`.
-fn is_endpoint_of(path: &str, view: Option<&str>) -> bool {
-    let name = WHOLE
-        .iter()
-        .filter(|whole| !whole.is_empty())
-        .find_map(|whole| path.strip_prefix(whole)?.strip_prefix('/'));
-    let name = name.and_then(|name| percent_decode_str(name).decode_utf8().ok());
-    name.is_some_and(|name| view == Some(&*name))
-}
-
 impl OwnClaims {
     /// The grant, which `jti` names before the number of the refresh.
     fn grant(&self) -> &str {
-        self.jti.split('.').next().unwrap_or_default()
+        self.jti.split(SEPARATOR).next().unwrap_or_default()
     }
 }
 

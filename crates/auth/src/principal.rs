@@ -9,12 +9,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use crate::revocation::RevocationState;
 use settings::words;
 
 words! {
     /// The highest rights of a principal, the weakest first.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
     pub enum Role {
         /// May read the catalog, but sends nothing to servers.
         Reader = "reader",
@@ -216,6 +219,20 @@ impl Role {
             | Action::ListClients
             | Action::RemoveClient => Self::Superuser,
         }
+    }
+
+    /// The scope of tokens of this gateway that names the role.
+    pub const fn scope(self) -> &'static str {
+        match self {
+            Self::Reader => "mcp:read",
+            Self::Caller => "mcp:call",
+            Self::Superuser => "mcp:admin",
+        }
+    }
+
+    /// The role that `scope` names.
+    pub fn from_scope(scope: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.scope() == scope)
     }
 
     /// The role called `name`.
@@ -483,6 +500,15 @@ impl Hash for Principal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn role_is_stored_by_its_name() {
+        for role in Role::ALL {
+            let stored = serde_json::to_value(role).expect("JSON");
+            assert_eq!(stored, role.as_str());
+            assert_eq!(serde_json::from_value::<Role>(stored).expect("a role"), role);
+        }
+    }
 
     #[test]
     fn the_table_of_roles() {

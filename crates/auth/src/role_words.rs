@@ -17,8 +17,8 @@ use settings::{Fields, FromSetting, Setting, settings};
 
 /// The claims that may name the role when none is configured, in order of preference.
 const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
-/// In the place of a view in `view_map`: all that there is.
-pub(super) const EVERYTHING: &str = "*";
+/// In the place of a view: all that there is.
+pub const EVERYTHING: &str = "*";
 /// The view of a token that names none. No view has this name.
 const NO_VIEW: &str = "";
 /// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
@@ -78,7 +78,7 @@ impl RoleWords {
             Some(name) => find_claim(claims, name),
             None => ROLE_CLAIMS.iter().find_map(|name| claims.get(name)),
         }?;
-        words_in(&named)?.iter().filter_map(|word| self.role_of(word)).max_by_key(|role| *role as u8)
+        words_in(&named)?.iter().filter_map(|word| self.role_of(word)).max()
     }
 
     /// The principal that `claims` name, bound to the view that they name.

@@ -6,13 +6,10 @@
 //! Source: RFC 6749, section 3.3; RFC 8707, section 2; MCP 2026-07-28 `basic/authorization`, scope selection.
 
 use auth::{Principal, Role};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error};
 
-/// The scopes of the roles.
-const ROLES: [(&str, Role); 3] =
-    [("mcp:read", Role::Reader), ("mcp:call", Role::Caller), ("mcp:admin", Role::Superuser)];
 /// The beginning of the scope of a view.
 const VIEW: &str = "view:";
 /// The role of a request that names none.
@@ -22,14 +19,13 @@ const MAX_BYTES: usize = 4_096;
 
 /// The scopes of `role` and of weaker ones, the weakest first.
 pub fn role_scopes(role: Role) -> impl Iterator<Item = &'static str> {
-    ROLES.iter().filter(move |(_, other)| *other <= role).map(|(scope, _)| *scope)
+    Role::ALL.into_iter().filter(move |other| *other <= role).map(Role::scope)
 }
 
 /// A role and a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// The role.
-    #[serde(serialize_with = "write_role", deserialize_with = "read_role")]
     pub role: Role,
     /// The view that it is bound to; none for everything.
     pub view: Option<String>,
@@ -38,7 +34,7 @@ pub struct Access {
 /// The access that a client requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RequestedAccess {
-    role: Option<String>,
+    role: Option<Role>,
     view: Option<String>,
 }
 
@@ -81,16 +77,11 @@ impl RequestedAccess {
                     return Err(Error::new(Code::InvalidScope, reason));
                 }
                 requested.view = Some(view.to_owned());
-            } else if let Some((_, role)) = ROLES.iter().find(|(known, _)| *known == word) {
-                let stronger = requested.role().is_none_or(|other| other < *role);
-                requested.role = if stronger { Some(role.as_str().to_owned()) } else { requested.role };
+            } else {
+                requested.role = requested.role.max(Role::from_scope(word));
             }
         }
         Ok(requested)
-    }
-
-    fn role(&self) -> Option<Role> {
-        self.role.as_deref().and_then(Role::from_name)
     }
 
     /// Returns this request for the view that `resource` belongs to.
@@ -111,13 +102,13 @@ impl RequestedAccess {
 
     /// Returns the part of the request that an owner with `rights` may grant.
     pub(crate) fn granted(&self, rights: &Access) -> Option<Access> {
-        Access { role: self.role().unwrap_or(DEFAULT), view: self.view.clone() }.within(rights)
+        Access { role: self.role.unwrap_or(DEFAULT), view: self.view.clone() }.within(rights)
     }
 
     /// Returns the part of `granted` that a later request names. It must not name more.
     pub(crate) fn narrowed(&self, granted: &Access) -> Result<Access, Error> {
         let more = || Error::new(Code::InvalidScope, "`scope` has more than what was granted");
-        let role = self.role().unwrap_or(granted.role);
+        let role = self.role.unwrap_or(granted.role);
         let is_more =
             role > granted.role || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
         if is_more {
@@ -131,16 +122,6 @@ impl RequestedAccess {
 /// A token that is bound to a view operates nothing, as its principal does not either.
 fn bounded(role: Role, view: Option<&str>) -> Role {
     if view.is_some() && role == Role::Superuser { Role::Caller } else { role }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it with a reference to the field
-fn write_role<S: Serializer>(role: &Role, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(role.as_str())
-}
-
-fn read_role<'de, D: Deserializer<'de>>(from: D) -> Result<Role, D::Error> {
-    let name = String::deserialize(from)?;
-    Role::from_name(&name).ok_or_else(|| serde::de::Error::custom("no role has this name"))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //!
 //! Source: RFC 9068, sections 2.1 and 2.2.
 
+use auth::EVERYTHING;
+use auth::token_format::{SEPARATOR, TYPE};
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header, encode};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -14,14 +16,8 @@ use crate::access::Access;
 use crate::grant::Grant;
 use crate::keys::KeyRing;
 
-/// The value of `view` in a token that is bound to none.
-const EVERYTHING: &str = "*";
-/// The media type of access tokens.
-const TYPE: &str = "at+jwt";
 /// Seconds after its end in which a token still names its grant: clocks differ.
 const LEEWAY: u64 = 60;
-/// Separates the grant and the step in `jti`.
-const SEPARATOR: char = '.';
 
 #[derive(Serialize, Deserialize)]
 struct AccessClaims {

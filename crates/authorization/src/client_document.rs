@@ -2,21 +2,19 @@
 //!
 //! Invariants: a URL is fetched only in the form that its parser prints, so the id that people see is the place that is
 //! contacted. A document belongs to the id that names it. A document that is not valid, and a failure, are not cached.
-//! The cache has a limit, and the document that was not used for longest makes room.
 //!
 //! Source: draft-ietf-oauth-client-id-metadata-document-02, sections 3 to 5; MCP 2026-07-28
 //! `basic/authorization/client-registration`.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::CACHE_CONTROL;
-use lru::LruCache;
-use tokio::time::Instant;
 use url::{Host, Url};
 
+use crate::cache::Cache;
 use crate::client::{Client, ClientMetadata, ClientSource};
 use crate::error::{Code, Error};
 use crate::fetch::{FetchError, Fetcher};
@@ -36,23 +34,18 @@ const RETRY: u16 = 30;
 
 /// The documents of clients.
 pub(crate) struct Documents {
-    cached: Mutex<LruCache<String, Cached>>,
-}
-
-struct Cached {
-    client: Arc<Client>,
-    until: Instant,
+    cached: Cache<Client>,
 }
 
 impl Documents {
     pub(crate) fn new() -> Self {
-        Self { cached: Mutex::new(LruCache::new(MAX_CACHED)) }
+        Self { cached: Cache::new(MAX_CACHED) }
     }
 
     /// Returns the client with the id `id`, for `owner`.
     pub(crate) async fn find(&self, id: &str, owner: &str, fetcher: &Fetcher) -> Result<Arc<Client>, Error> {
         let url = parse_id(id).map_err(|reason| Error::new(Code::InvalidClient, reason))?;
-        if let Some(client) = self.cached(id) {
+        if let Some(client) = self.cached.get(id) {
             return Ok(client);
         }
         let (json, headers) = fetcher.fetch(&url, owner, true).await.map_err(|error| match error {
@@ -63,15 +56,8 @@ impl Documents {
         })?;
         let metadata = ClientMetadata::of_document(&json, id)?;
         let client = Arc::new(Client { id: id.to_owned(), source: ClientSource::Document, metadata });
-        let cached = Cached { client: Arc::clone(&client), until: Instant::now() + lifetime(&headers) };
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner).put(id.to_owned(), cached);
+        self.cached.put(id, &client, lifetime(&headers));
         Ok(client)
-    }
-
-    fn cached(&self, id: &str) -> Option<Arc<Client>> {
-        let mut all = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        let cached = all.get(id).filter(|cached| cached.until > Instant::now())?;
-        Some(Arc::clone(&cached.client))
     }
 }
 

@@ -5,18 +5,17 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jsonwebtoken::jwk::JwkSet;
-use lru::LruCache;
 use secrecy::ExposeSecret;
-use tokio::time::Instant;
 use url::Url;
 
+use crate::cache::Cache;
 use crate::client::{Client, ClientAuthentication, ClientSource};
 use crate::client_assertion;
-use crate::client_document::{Documents, is_document_id};
+use crate::client_document::{Documents, client_host, is_document_id};
 use crate::error::{Code, Error};
 use crate::fetch::{FetchError, Fetcher};
 use crate::grant::Grant;
@@ -34,12 +33,7 @@ pub(crate) struct Clients {
     documents: Documents,
     pub(crate) registrations: Registrations,
     fetcher: Fetcher,
-    key_sets: Mutex<LruCache<String, CachedKeySet>>,
-}
-
-struct CachedKeySet {
-    keys: Arc<JwkSet>,
-    until: Instant,
+    key_sets: Cache<JwkSet>,
 }
 
 impl Clients {
@@ -49,7 +43,7 @@ impl Clients {
             documents: Documents::new(),
             registrations,
             fetcher,
-            key_sets: Mutex::new(LruCache::new(MAX_KEY_SETS)),
+            key_sets: Cache::new(MAX_KEY_SETS),
         }
     }
 
@@ -76,9 +70,7 @@ impl Clients {
         match source {
             ClientSource::Configured => true,
             ClientSource::Registered => false,
-            ClientSource::Document => {
-                Url::parse(id).is_ok_and(|url| url.host_str().is_some_and(|host| self.fetcher.trusts(host)))
-            }
+            ClientSource::Document => client_host(id).is_some_and(|host| self.fetcher.trusts(&host)),
         }
     }
 
@@ -114,12 +106,7 @@ impl Clients {
     }
 
     async fn key_set(&self, url: &str, client: &Client, owner: &str) -> Result<Arc<JwkSet>, Error> {
-        let cached = || {
-            let mut all = self.key_sets.lock().unwrap_or_else(PoisonError::into_inner);
-            let cached = all.get(url).filter(|cached| cached.until > Instant::now())?;
-            Some(Arc::clone(&cached.keys))
-        };
-        if let Some(keys) = cached() {
+        if let Some(keys) = self.key_sets.get(url) {
             return Ok(keys);
         }
         let absent = || Error::new(Code::InvalidClient, "there are no keys at `jwks_uri`");
@@ -131,8 +118,7 @@ impl Clients {
             FetchError::Unreachable => Error::later("the host of `jwks_uri` cannot be reached", 30),
         })?;
         let keys = Arc::new(json.read().map_err(|_| absent())?);
-        let cached = CachedKeySet { keys: Arc::clone(&keys), until: Instant::now() + KEY_SET_LIFETIME };
-        self.key_sets.lock().unwrap_or_else(PoisonError::into_inner).put(url.to_owned(), cached);
+        self.key_sets.put(url, &keys, KEY_SET_LIFETIME);
         Ok(keys)
     }
 }

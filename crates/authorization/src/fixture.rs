@@ -9,15 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use auth::vault::{Vault, VaultConfig};
 use auth::{ApiKey, Authenticator, KeyHash, Principal, Role};
-use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::Raw;
 use net::http::Network;
 use runtime::shutdown::Shutdown;
+
+pub(crate) use testkit::pkce::{VERIFIER, query};
 
 use crate::{
     Access, AuthorizationError, AuthorizationServer, Client, Config, Endpoint, Host, Parts, Store,
@@ -26,8 +25,6 @@ use crate::{
 
 /// The issuer.
 pub(crate) const ISSUER: &str = "https://gw.example";
-/// The secret of the codes of all tests.
-pub(crate) const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters";
 
 /// Records in memory.
 #[derive(Default)]
@@ -235,23 +232,6 @@ pub(crate) async fn open(
     let issuer = ISSUER.to_owned();
     let config = Config { issuer, registers: true, clients: Vec::new(), trusted_hosts: Vec::new() };
     AuthorizationServer::open(config, parts, now).await.expect("keys")
-}
-
-/// The query of a valid authorization request, with `more` in the place of its own fields.
-pub(crate) fn query(client: &str, redirect_uri: &str, more: &[(&str, &str)]) -> String {
-    let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, VERIFIER.as_bytes()));
-    let own = [
-        ("response_type", "code"),
-        ("client_id", client),
-        ("redirect_uri", redirect_uri),
-        ("state", "a state+&"),
-        ("code_challenge", &challenge),
-        ("code_challenge_method", "S256"),
-        ("resource", "https://gw.example/mcp"),
-        ("scope", "mcp:read mcp:call"),
-    ];
-    let own = own.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
-    form(&own.chain(more.iter().copied()).collect::<Vec<_>>())
 }
 
 /// A form or a query.

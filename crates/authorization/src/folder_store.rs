@@ -10,8 +10,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::FutureExt;
@@ -26,8 +25,6 @@ use crate::store::{Store, StoreError, Table};
 const MAX_RECORD: u64 = 64 << 10;
 /// Time to wait for another process that writes.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// Time between two attempts to take the lock.
-const PAUSE: Duration = Duration::from_millis(5);
 /// The name of the folder in the state folder.
 const FOLDER: &str = "authorization";
 /// Bytes of the hash of an issuer in the name of its folder.
@@ -149,19 +146,11 @@ fn remove(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-#[allow(clippy::disallowed_methods)] // the caller may block
 fn lock(path: &Path) -> io::Result<File> {
-    let (file, started) = (private_file::open_lock(path)?, Instant::now());
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if started.elapsed() >= LOCK_WAIT => {
-                return Err(io::Error::new(ErrorKind::TimedOut, "another process has locked it"));
-            }
-            Err(TryLockError::WouldBlock) => sleep(PAUSE),
-        }
-    }
+    private_file::lock(path, LOCK_WAIT).map_err(|error| match error {
+        TryLockError::Error(error) => error,
+        TryLockError::WouldBlock => io::Error::new(ErrorKind::TimedOut, "another process has locked it"),
+    })
 }
 
 fn ids(folder: &Path, prefix: &str) -> Result<Vec<String>, StoreError> {

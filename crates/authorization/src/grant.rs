@@ -72,8 +72,22 @@ pub(crate) struct Grant {
     pub(crate) person: Option<GrantedPerson>,
     /// When the owner agreed.
     pub(crate) made: u64,
+    /// Its code and refresh tokens.
+    pub(crate) family: TokenFamily,
+}
+
+/// The code and the refresh tokens of a grant.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TokenFamily {
     secret: FamilySecret,
     stage: Stage,
+}
+
+impl TokenFamily {
+    /// A new family, whose code waits for the client that knows the secret of `challenge`.
+    pub(crate) fn new(challenge: Challenge) -> Self {
+        Self { secret: FamilySecret::random(), stage: Stage::Authorized { challenge } }
+    }
 }
 
 /// A person of the login service behind this server, as that service described it.
@@ -154,26 +168,6 @@ impl Presented {
 }
 
 impl Grant {
-    /// A grant whose code waits for the client that knows the secret of `challenge`. The other fields come from `of`.
-    pub(crate) fn new(of: NewGrant, now: u64) -> Self {
-        Self {
-            owner: of.owner,
-            credential: of.credential,
-            client: of.client,
-            source: of.source,
-            client_name: of.client_name,
-            redirect_uri: of.redirect_uri,
-            resource: of.resource,
-            access: of.access,
-            refreshes: of.refreshes,
-            authenticates: of.authenticates,
-            person: of.person,
-            made: now,
-            secret: FamilySecret::random(),
-            stage: Stage::Authorized { challenge: of.challenge },
-        }
-    }
-
     /// The code of the grant `id`.
     pub(crate) fn code(&self, id: &str) -> String {
         format!("{CODE_PREFIX}_{id}_{}", hex::encode(self.tag(Kind::Code, 0)))
@@ -181,14 +175,14 @@ impl Grant {
 
     /// The refresh token of the present step, if the client gets one.
     pub(crate) fn refresh_token(&self, id: &str) -> Option<SecretString> {
-        let Stage::Active { generation, .. } = self.stage else { return None };
+        let Stage::Active { generation, .. } = self.family.stage else { return None };
         let tag = hex::encode(self.tag(Kind::Refresh, generation));
         self.refreshes.then(|| format!("{REFRESH_PREFIX}_{id}_{generation}_{tag}").into())
     }
 
     /// When the present step began, and its number. `None` before the code was redeemed.
     pub(crate) const fn step(&self) -> Option<(u64, u64)> {
-        match self.stage {
+        match self.family.stage {
             Stage::Authorized { .. } => None,
             Stage::Active { generation, since, .. } => Some((generation, since)),
         }
@@ -202,7 +196,7 @@ impl Grant {
 
     /// When a token was last given to the client, or the owner agreed.
     pub(crate) const fn used(&self) -> u64 {
-        match self.stage {
+        match self.family.stage {
             Stage::Authorized { .. } => self.made,
             Stage::Active { since, .. } => since,
         }
@@ -213,7 +207,7 @@ impl Grant {
         if self.person.as_ref().is_some_and(|person| now >= person.until) {
             return true;
         }
-        let lifetime = match self.stage {
+        let lifetime = match self.family.stage {
             Stage::Authorized { .. } => CODE_LIFETIME,
             Stage::Active { .. } if self.refreshes => IDLE_LIFETIME,
             Stage::Active { .. } => ACCESS_LIFETIME,
@@ -224,7 +218,7 @@ impl Grant {
     /// Whether `presented` was made by this grant, at any time.
     pub(crate) fn has_made(&self, presented: &Presented) -> bool {
         let message = message(presented.kind, presented.generation);
-        hmac::verify(&self.secret.key(), &message, &presented.tag).is_ok()
+        hmac::verify(&self.family.secret.key(), &message, &presented.tag).is_ok()
     }
 
     /// Redeems the code `presented`, with the secret of its client.
@@ -232,7 +226,7 @@ impl Grant {
         if presented.kind != Kind::Code || !self.has_made(presented) {
             return Step::Refuse("the code is not known");
         }
-        let (Stage::Authorized { challenge } | Stage::Active { challenge, .. }) = &self.stage;
+        let (Stage::Authorized { challenge } | Stage::Active { challenge, .. }) = &self.family.stage;
         if !challenge.is_met_by(verifier) {
             return Step::Refuse("`code_verifier` does not belong to the `code_challenge` of the code");
         }
@@ -250,7 +244,7 @@ impl Grant {
 
     /// Redeems the refresh token `presented`.
     pub(crate) fn refresh(&self, presented: &Presented, now: u64) -> Step {
-        let Stage::Active { ref challenge, generation, since } = self.stage else {
+        let Stage::Active { ref challenge, generation, since } = self.family.stage else {
             return Step::Refuse("the refresh token is not known");
         };
         if presented.kind != Kind::Refresh || !self.refreshes || !self.has_made(presented) {
@@ -275,11 +269,12 @@ impl Grant {
     }
 
     fn at(&self, stage: Stage) -> Box<Self> {
-        Box::new(Self { stage, ..self.clone() })
+        let family = TokenFamily { stage, secret: self.family.secret.clone() };
+        Box::new(Self { family, ..self.clone() })
     }
 
     fn tag(&self, kind: Kind, generation: u64) -> hmac::Tag {
-        hmac::sign(&self.secret.key(), &message(kind, generation))
+        hmac::sign(&self.family.secret.key(), &message(kind, generation))
     }
 }
 
@@ -287,26 +282,9 @@ impl fmt::Debug for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grant")
             .field("owner", &self.owner)
-            .field("stage", &self.stage)
+            .field("stage", &self.family.stage)
             .finish_non_exhaustive()
     }
-}
-
-/// The fields of a new grant.
-#[derive(Debug, Clone)]
-pub(crate) struct NewGrant {
-    pub(crate) owner: String,
-    pub(crate) credential: Option<String>,
-    pub(crate) client: String,
-    pub(crate) source: ClientSource,
-    pub(crate) client_name: Option<String>,
-    pub(crate) redirect_uri: String,
-    pub(crate) resource: String,
-    pub(crate) access: Access,
-    pub(crate) refreshes: bool,
-    pub(crate) authenticates: bool,
-    pub(crate) person: Option<GrantedPerson>,
-    pub(crate) challenge: Challenge,
 }
 
 impl FamilySecret {

@@ -17,7 +17,7 @@ fn challenge() -> Challenge {
 }
 
 fn grant(refreshes: bool) -> Grant {
-    let of = NewGrant {
+    Grant {
         owner: "key:ann".to_owned(),
         credential: None,
         client: "https://app.example/client.json".to_owned(),
@@ -29,9 +29,9 @@ fn grant(refreshes: bool) -> Grant {
         refreshes,
         authenticates: false,
         person: None,
-        challenge: challenge(),
-    };
-    Grant::new(of, 1_000)
+        made: 1_000,
+        family: TokenFamily::new(challenge()),
+    }
 }
 
 fn code(grant: &Grant) -> Presented {
@@ -63,7 +63,7 @@ fn code_works_once_for_a_minute_and_for_its_client_only() {
     ));
     assert!(matches!(grant.redeem(&code(&grant), VERIFIER, 1_059), Step::Advance(_)));
     assert!(matches!(grant.redeem(&code(&grant), VERIFIER, 1_060), Step::End(_)));
-    let foreign = Grant { secret: FamilySecret::random(), ..grant.clone() };
+    let foreign = Grant { family: TokenFamily::new(challenge()), ..grant.clone() };
     assert!(matches!(grant.redeem(&code(&foreign), VERIFIER, 1_001), Step::Refuse(_)));
 }
 

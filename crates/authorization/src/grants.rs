@@ -12,8 +12,7 @@ use std::time::{Duration, SystemTime};
 use auth::Role;
 use auth::vault::VaultKey;
 use lru::LruCache;
-use rand::TryRng;
-use rand::rngs::SysRng;
+use runtime::rate::Rate;
 
 use crate::access::Access;
 use crate::client::ClientSource;
@@ -21,8 +20,7 @@ use crate::clock::moment;
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::host::Host;
-use crate::rate::Rate;
-use crate::records::{Records, Stored};
+use crate::records::{Records, Stored, random};
 use crate::store::{Store, StoreError, Table};
 
 /// Limit of the grants of one owner.
@@ -107,9 +105,7 @@ impl Grants {
         let prefix = self.prefix(&grant.owner);
         self.make_room_for_owner(&prefix, now).await?;
         self.make_room(now).await?;
-        let mut random = [0; 16];
-        SysRng.try_fill_bytes(&mut random).expect("the system gives random bytes");
-        let id = format!("{prefix}{}", hex::encode(random));
+        let id = format!("{prefix}{}", random());
         self.records.insert(&id, grant).await?;
         Ok(id)
     }
@@ -179,20 +175,14 @@ impl Grants {
         is_chosen: impl Fn(&Grant) -> bool,
     ) -> Result<usize, StoreError> {
         let prefix = owner.map(|owner| self.prefix(owner)).unwrap_or_default();
-        let (mut count, mut failed) = (0, None);
-        for id in self.records.ids(&prefix).await? {
-            let chosen = self.records.get(&id).await;
-            let ended = match chosen.map(|found| found.is_some_and(|found| is_chosen(&found.value))) {
-                Ok(true) => self.end(&id).await.map(|()| 1),
-                Ok(false) => Ok(0),
-                Err(error) => Err(error),
-            };
-            match ended {
-                Ok(ended) => count += ended,
-                Err(error) => failed = Some(error),
+        let end_chosen = async |id: String, found: Stored<Grant>| {
+            let is_chosen = is_chosen(&found.value);
+            if is_chosen {
+                self.end(&id).await?;
             }
-        }
-        failed.map_or(Ok(count), Err)
+            Ok(is_chosen)
+        };
+        self.records.change_each(&prefix, end_chosen).await
     }
 
     /// Removes the grants whose time is over, and returns how many. One that cannot be opened stays: its key may come back.
@@ -222,8 +212,7 @@ impl Grants {
         now: u64,
     ) -> Result<(Vec<(String, Grant)>, bool), StoreError> {
         let prefix = filter.owner.as_deref().map(|owner| self.prefix(owner)).unwrap_or_default();
-        let mut ids = self.records.ids(&prefix).await?;
-        ids.sort_unstable();
+        let ids = self.records.ids(&prefix).await?;
         let mut found = Vec::new();
         for id in ids.into_iter().filter(|id| **id > *after) {
             let Some(stored) = self.records.get(&id).await? else { continue };

@@ -8,6 +8,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use auth::vault::VaultKey;
+use rand::TryRng;
+use rand::rngs::SysRng;
 use secrecy::zeroize::Zeroizing;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -83,6 +85,29 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         Ok(all)
     }
 
+    /// Has `change` called with each record whose id begins with `prefix`, and returns how many it changed. All are tried; the
+    /// error is the last one.
+    pub(crate) async fn change_each<F: Future<Output = Result<bool, StoreError>>>(
+        &self,
+        prefix: &str,
+        change: impl Fn(String, Stored<T>) -> F,
+    ) -> Result<usize, StoreError> {
+        let (mut count, mut failed) = (0, None);
+        for id in self.ids(prefix).await? {
+            let changed = match self.get(&id).await {
+                Ok(Some(found)) => change(id, found).await,
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            };
+            match changed {
+                Ok(changed) => count += usize::from(changed),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(count), Err)
+    }
+
+    /// Returns the ids that begin with `prefix`, in their order.
     pub(crate) async fn ids(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         self.store.ids(self.table, prefix).await
     }
@@ -97,6 +122,13 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     fn context(&self, id: &str) -> Vec<u8> {
         [b"record:", self.table.as_str().as_bytes(), b"/", id.as_bytes()].concat()
     }
+}
+
+/// A part of an id, or a token, that nobody can guess: 16 random bytes as hexadecimal digits.
+pub(crate) fn random() -> String {
+    let mut random = [0; 16];
+    SysRng.try_fill_bytes(&mut random).expect("the system gives random bytes");
+    hex::encode(random)
 }
 
 #[cfg(test)]

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use json::Raw;
-use rand::TryRng;
-use rand::rngs::SysRng;
+use runtime::rate::Rate;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,8 +22,7 @@ use subtle::ConstantTimeEq;
 use crate::client::{Client, ClientAuthentication, ClientMetadata, ClientSource};
 use crate::error::{Code, Error};
 use crate::grant::LONGEST_LIFETIME;
-use crate::rate::Rate;
-use crate::records::Records;
+use crate::records::{Records, Stored, random};
 use crate::store::StoreError;
 
 /// Limit of registrations.
@@ -159,21 +157,10 @@ impl Registrations {
 
     /// Removes the registrations whose time is over, and returns how many. All are tried; the error is the last one.
     pub(crate) async fn sweep(&self, now: u64) -> Result<usize, StoreError> {
-        let (mut count, mut failed) = (0, None);
-        for id in self.records.ids("").await? {
-            let removed = match self.records.get(&id).await {
-                Ok(Some(found)) if found.value.is_over(now) => {
-                    self.records.remove_unchanged(&id, &found).await
-                }
-                Ok(_) => Ok(false),
-                Err(error) => Err(error),
-            };
-            match removed {
-                Ok(removed) => count += usize::from(removed),
-                Err(error) => failed = Some(error),
-            }
-        }
-        failed.map_or(Ok(count), Err)
+        let remove_old = async |id: String, found: Stored<Registration>| {
+            Ok(found.value.is_over(now) && self.records.remove_unchanged(&id, &found).await?)
+        };
+        self.records.change_each("", remove_old).await
     }
 
     async fn valid(&self, id: &str, now: u64) -> Result<Option<Registration>, StoreError> {
@@ -240,12 +227,6 @@ fn answer(id: &str, metadata: &ClientMetadata, made: u64) -> Value {
         ClientAuthentication::KeysAt(url) => answer["jwks_uri"] = url.as_str().into(),
     }
     answer
-}
-
-fn random() -> String {
-    let mut random = [0; 16];
-    SysRng.try_fill_bytes(&mut random).expect("the system gives random bytes");
-    hex::encode(random)
 }
 
 fn hash(token: &SecretString) -> [u8; 32] {

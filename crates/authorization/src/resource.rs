@@ -5,7 +5,7 @@
 //!
 //! Source: RFC 8707, section 2; RFC 9728, section 3.3; MCP 2026-07-28 `basic/authorization`, canonical server URI.
 
-use percent_encoding::percent_decode_str;
+use auth::token_format::{ENDPOINTS, is_whole, name_in};
 use url::Url;
 
 use crate::error::{Code, Error};
@@ -13,8 +13,6 @@ use crate::host::{Endpoint, Host};
 
 /// Limit of the length of `resource` in bytes.
 const MAX_BYTES: usize = 1_024;
-/// The paths of MCP endpoints. A name of a server or of a view may follow.
-const ENDPOINTS: [&str; 2] = ["/mcp", "/sse"];
 
 /// An endpoint of this gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,11 +42,10 @@ pub(crate) fn find(resource: Option<&str>, base: &str, host: &dyn Host) -> Resul
     let path = identifier.strip_prefix(base).filter(|_| is_plain && url.password().is_none());
     let path = path.ok_or_else(refused)?;
     let found = |view| Ok(Resource { identifier: identifier.to_owned(), view });
-    if path.is_empty() || ENDPOINTS.contains(&path) {
+    if is_whole(path) {
         return found(None);
     }
-    let name = ENDPOINTS.iter().find_map(|endpoint| path.strip_prefix(endpoint)?.strip_prefix('/'));
-    let name = name.and_then(|name| percent_decode_str(name).decode_utf8().ok()).ok_or_else(refused)?;
+    let name = name_in(path).ok_or_else(refused)?;
     match host.endpoint(&name) {
         Some(Endpoint::Server) => found(None),
         Some(Endpoint::View) => found(Some(name.into_owned())),

@@ -33,7 +33,7 @@ use crate::clock::seconds;
 use crate::error::{Code, Error};
 use crate::fetch::Fetcher;
 use crate::fields::Fields;
-use crate::grant::{Grant, GrantedPerson, NewGrant, Presented, Step};
+use crate::grant::{Grant, GrantedPerson, Presented, Step, TokenFamily};
 use crate::grants::Grants;
 use crate::host::Host;
 use crate::keys::{KeyError, KeyRing, Keys};
@@ -225,7 +225,7 @@ impl AuthorizationServer {
         now: SystemTime,
     ) -> Result<String, AuthorizationError> {
         let (access, now) = (self.access(owner, request)?, seconds(now));
-        let of = NewGrant {
+        let grant = Grant {
             owner: owner.id().to_string(),
             credential: self.host.credential(owner.id()),
             client: request.client.clone(),
@@ -237,9 +237,9 @@ impl AuthorizationServer {
             refreshes: request.refreshes,
             authenticates: request.authenticates,
             person: GrantedPerson::of(owner),
-            challenge: request.challenge.clone(),
+            made: now,
+            family: TokenFamily::new(request.challenge.clone()),
         };
-        let grant = Grant::new(of, now);
         let added = async {
             let (registrations, client) = (&self.clients.registrations, &grant.client);
             let removed = || Error::new(Code::InvalidClient, "the client is not registered here any more");

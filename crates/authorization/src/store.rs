@@ -52,6 +52,6 @@ pub trait Store: Send + Sync {
         after: Option<&'a [u8]>,
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
 
-    /// Returns the ids that begin with `prefix`.
+    /// Returns the ids that begin with `prefix`, in their order.
     fn ids<'a>(&'a self, table: Table, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
 }

@@ -16,6 +16,7 @@ use lru::LruCache;
 use tokio::time::Instant;
 
 use crate::socket_shares::ClientAddress;
+use runtime::rate;
 use runtime::telemetry::limit::Limit;
 
 /// Limit of addresses that are known, with about 100 bytes each.
@@ -48,12 +49,9 @@ impl AddressRate {
         let Some(address) = address else { return Ok(()) };
         let (now, mut all) = (Instant::now(), self.full_at.lock().unwrap_or_else(PoisonError::into_inner));
         let full_at = all.get_or_insert_mut(address, || now);
-        let next = (*full_at).max(now) + self.pause;
-        if let Some(wait) = next.checked_duration_since(now + self.depth).filter(|wait| !wait.is_zero()) {
-            return Limit::AuthorizationRate.met(Err(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
-        }
-        *full_at = next;
-        Ok(())
+        rate::take(full_at, now, self.pause, self.depth).or_else(|wait| {
+            Limit::AuthorizationRate.met(Err(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use gateway::error::audit_full;
 use gateway::manager::ItemKind;
 use gateway::{Caller, Gateway};
 use protocol::{Problem, Request, method};
-use runtime::telemetry::audit::{self, Actor, AuditRecord, Full};
+use runtime::telemetry::audit::{self, Actor, AuditRecord, Full, Subject};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
 use upstream::ResponseBody;
@@ -71,7 +71,8 @@ impl<'a> Audited<'a> {
         // Their requests reach no server, so the gateway refused it.
         if !self.caller.principal.may(Action::Call)
             && matches!(received, ResponseBody::Buffered(reply) if is_forbidden(reply))
-            && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method, None)
+            && let Err(full) =
+                audit::refused(who(self.caller, self.id), &self.request.method, &Subject::default())
         {
             *received = ResponseBody::Buffered(Err(audit_full(full, self.caller.version.era())));
         }

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use url::Url;
+
 /// A host and an optional port, as in `Host` or `:authority`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
@@ -140,6 +142,19 @@ impl Origin {
         self.is_web()
             && self.authority.host == host.host
             && (host.port.is_none() || host.port == self.authority.port)
+    }
+}
+
+/// Returns the source of `form-action` for a redirect to `url`. Login services redirect to other HTTPS origins, and
+/// browsers apply the policy to each step. None for a URL that is not a web page.
+pub(crate) fn form_source(url: &Url) -> Option<String> {
+    match url.scheme() {
+        "https" => Some("https:".to_owned()),
+        "http" => {
+            let origin = url.origin().ascii_serialization();
+            Origin::parse(&origin).map(|_| origin)
+        }
+        _ => None,
     }
 }
 

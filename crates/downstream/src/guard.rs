@@ -134,22 +134,12 @@ impl Guard {
         self.has_authorization_server && is_of_authorization_server(parts.uri.path())
     }
 
-    /// Whether a limit of each address applies to the request.
-    pub(super) fn needs_address(&self, parts: &request::Parts) -> bool {
-        self.has_authorization_server && (is_for_people(parts) || self.is_for_authorization(parts))
-    }
-
     /// Returns the limit of the body, if it is read before anybody is authenticated.
     fn limit_of_form(&self, parts: &request::Parts) -> Option<usize> {
         if self.is_for_authorization(parts) {
             return Some(limit_of_client(parts.uri.path()));
         }
         is_for_people(parts).then_some(MAX_FORM)
-    }
-
-    /// Whether the request needs no credential.
-    fn is_public(&self, parts: &request::Parts) -> bool {
-        self.is_for_authorization(parts) || is_public(parts)
     }
 
     /// Whether a client that acts for `principal` gets a token with `role` if the person agrees.
@@ -263,7 +253,7 @@ impl Guard {
         {
             return Ok(Some(reader.clone()));
         }
-        if self.is_public(parts) {
+        if is_public(parts) {
             return Ok(None);
         }
         if denied == Denied::Missing && is_of_oauth(parts.uri.path()) {
@@ -295,7 +285,7 @@ impl Guard {
     async fn check_key(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
         let judged = self.authenticator.check(&parts.headers).await;
         match judged.and_then(|principal| at_its_endpoint(parts, principal)) {
-            Err(_) if self.is_public(parts) => Ok(None),
+            Err(_) if is_public(parts) => Ok(None),
             judged => judged.map(Some).map_err(Refusal::Denied),
         }
     }
@@ -319,7 +309,7 @@ impl Guard {
         let Some(principal) = identified else { return Ok(None) };
         match body.identified(&principal) {
             Ok(()) => Ok(Some(principal)),
-            Err(_) if self.is_public(head) => Ok(None),
+            Err(_) if is_public(head) => Ok(None),
             Err(refusal) => Err(Limit::SocketShare.met(refusal)),
         }
     }

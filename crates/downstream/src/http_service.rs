@@ -38,6 +38,7 @@ use super::cors;
 use super::guard::Guard;
 use super::listener::Site;
 use super::refusal::{AnswerFormat, Refusal, add_to_challenge};
+use super::socket_shares::ClientAddress;
 use super::streamable_http::{MessageContext, StreamableHttpEndpoint};
 use auth::{Action, Denied, Principal, Reason, Role};
 use authorization::Access;
@@ -64,6 +65,8 @@ pub struct Admitted {
     pub body: Bytes,
     /// The authenticated sender; none only on public paths.
     pub principal: Option<Principal>,
+    /// The address of its client, if its connection is known.
+    pub(crate) address: Option<ClientAddress>,
     /// The id of the request in answers and logs.
     pub id: RequestId,
 }
@@ -127,18 +130,17 @@ impl HttpService {
 
     async fn serve<B: Incoming + FromClient>(self, request: http::Request<B>) -> Response {
         let id = RequestId::new();
-        let (mut head, mut body) = request.into_parts();
-        if self.0.guard.needs_address(&head)
-            && let Some(address) = body.address()
-        {
-            head.extensions.insert(address);
-        }
+        let (head, mut body) = request.into_parts();
         let (answer, origin) = match self.0.guard.check_source(&head) {
             Ok(origin) if cors::is_preflight(&head.method, &head.headers) => {
                 (cors::preflight(&head.headers), origin)
             }
             Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
-                Ok((principal, body)) => (self.0.route(Admitted { head, body, principal, id }).await, origin),
+                Ok((principal, bytes)) => {
+                    let address = body.address();
+                    let request = Admitted { head, body: bytes, principal, address, id };
+                    (self.0.route(request).await, origin)
+                }
                 Err(refusal) => (self.0.refuse(refusal, head, body, id).await, origin),
             },
             Err(refusal) => (self.0.refuse(refusal, head, body, id).await, None),
@@ -154,7 +156,7 @@ impl ServiceParts {
         let Some((mcp, scope)) = self.mcp.as_ref().zip(scope_of(request.head.uri.path())) else {
             return Box::pin(self.elsewhere(request)).await;
         };
-        let Admitted { head, body, principal, id } = request;
+        let Admitted { head, body, principal, id, .. } = request;
         let Some(principal) = principal else {
             return self.refused(Refusal::Denied(Denied::Missing), &Line::of(&head), id);
         };
@@ -180,6 +182,11 @@ impl ServiceParts {
         }
         answer.headers_mut().insert(WWW_AUTHENTICATE, INSUFFICIENT_SCOPE);
         add_to_challenge(("scope", &needed.scope()), answer);
+        self.name_metadata(line, answer);
+    }
+
+    /// Names the metadata of the requested endpoint in the challenge of `answer`.
+    fn name_metadata(&self, line: &Line, answer: &mut Response) {
         if let Some(url) = self.guard.metadata().url(line.uri.path(), line.host().as_ref()) {
             add_to_challenge(("resource_metadata", &url), answer);
         }
@@ -206,8 +213,11 @@ impl ServiceParts {
     }
 
     async fn routed(&self, request: Admitted) -> Response {
-        let Admitted { mut head, body, principal, id } = request;
+        let Admitted { mut head, body, principal, address, id } = request;
         head.extensions.insert(id);
+        if let Some(address) = address {
+            head.extensions.insert(address);
+        }
         if let Some(principal) = principal {
             head.extensions.insert(principal);
         }
@@ -234,21 +244,15 @@ impl ServiceParts {
             Refusal::Panicked => panics::caught(id, None),
             _ => {}
         }
-        let path = line.uri.path();
         log_refused(&refusal, line, id);
-        let mut answer = refusal.response(AnswerFormat::of(path), id);
-        let names_scope =
-            matches!(refusal, Refusal::Denied(Denied::NoRole)) || self.guard.metadata().has_own_issuer();
-        if answer.headers().contains_key(WWW_AUTHENTICATE)
-            && names_scope
-            && let Some(scope) = self.guard.metadata().scope_for_calls()
-        {
-            add_to_challenge(("scope", &scope), &mut answer);
-        }
-        if answer.headers().contains_key(WWW_AUTHENTICATE)
-            && let Some(url) = self.guard.metadata().url(path, line.host().as_ref())
-        {
-            add_to_challenge(("resource_metadata", &url), &mut answer);
+        let mut answer = refusal.response(AnswerFormat::of(line.uri.path()), id);
+        if answer.headers().contains_key(WWW_AUTHENTICATE) {
+            let metadata = self.guard.metadata();
+            let names_scope = matches!(refusal, Refusal::Denied(Denied::NoRole)) || metadata.has_own_issuer();
+            if let Some(scope) = metadata.scope_for_calls().filter(|_| names_scope) {
+                add_to_challenge(("scope", &scope), &mut answer);
+            }
+            self.name_metadata(line, &mut answer);
         }
         answer
     }

@@ -6,10 +6,12 @@
 //! a lock, so that nobody else writes a file of this name. All functions may block.
 
 use std::fmt::Display;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
@@ -19,12 +21,28 @@ use crate::regular_file;
 
 /// Only the owner may read and write.
 const MODE: u32 = 0o600;
+/// Time between two attempts to take a lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Opens the lock file beside `path`, and makes its folder if it is missing. The file itself is no lock, because it is
 /// replaced.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder(path)).map_err(denied)?;
     append(&beside(path, "lock"))
+}
+
+/// Locks the lock file beside `path` until the returned file is dropped. Blocks for `patience` at most if another holds the
+/// lock.
+#[allow(clippy::disallowed_methods)] // the caller may block
+pub fn lock(path: &Path, patience: Duration) -> Result<File, TryLockError> {
+    let (file, started) = (open_lock(path).map_err(TryLockError::Error)?, Instant::now());
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if started.elapsed() < patience => sleep(LOCK_PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Opens the file at `path` for reading. Fails if another user owns it. A link is followed, because Kubernetes mounts

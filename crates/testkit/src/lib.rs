@@ -6,6 +6,7 @@
 
 pub mod certificates;
 pub mod login_service;
+pub mod pkce;
 pub mod r2r;
 pub mod rag;
 pub mod scripted;

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::support::line::{Line, LineAnswer};
 use crate::support::scripted::{Act, Scripted, Tool};
-use crate::support::{Gateway, Registry, Running, eventually};
+use crate::support::{Gateway, Registry, Running, api_keys, eventually};
 
 const GREEDY: &str = "swy_greedy_0123456789abcdef0123456789abcdef0123456789abcdef";
 const OTHER: &str = "swy_other_fedcba9876543210fedcba9876543210fedcba9876543210";
@@ -22,13 +21,8 @@ const HUNG: usize = 3_100;
 const TRIES: usize = 10;
 
 fn keys() -> String {
-    let entry = |key: &str, role: &str| {
-        let hash = hex::encode(Sha256::digest(key.as_bytes()));
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{hash}\", role: {role}}}")
-    };
-    let all = [entry(GREEDY, "caller"), entry(OTHER, "caller"), entry(OPS, "superuser")].join(", ");
-    format!("server: {{auth_mode: api_key, max_sockets: 8000, api_keys: [{all}]}}\ndefault_timeout: 60")
+    let keys = api_keys(&[(GREEDY, "role: caller"), (OTHER, "role: caller"), (OPS, "role: superuser")]);
+    format!("server: {{{keys}, max_sockets: 8000}}\ndefault_timeout: 60")
 }
 
 fn bearer(key: &str) -> String {

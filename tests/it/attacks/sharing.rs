@@ -3,22 +3,16 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::line::Line;
 use crate::support::scripted::{Act, Scripted, Tool};
-use crate::support::{Gateway, Registry, Running, eventually};
+use crate::support::{Gateway, Registry, Running, api_keys, eventually};
 
 const GREEDY: &str = "swy_greedy_0123456789abcdef0123456789abcdef0123456789abcdef";
 const OTHER: &str = "swy_other_fedcba9876543210fedcba9876543210fedcba9876543210";
 
 fn keys() -> String {
-    let entry = |key: &str| {
-        let hash = hex::encode(Sha256::digest(key.as_bytes()));
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
-    };
-    format!("server: {{auth_mode: api_key, api_keys: [{}, {}]}}", entry(GREEDY), entry(OTHER))
+    format!("server: {{{}}}", api_keys(&[GREEDY, OTHER].map(|key| (key, "role: caller"))))
 }
 
 /// The set of capabilities with this number, of 40: all that tell dialects apart.

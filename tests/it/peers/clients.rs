@@ -1,6 +1,5 @@
 //! Clients of other makers in front of the program.
 
-use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -10,11 +9,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
 use serde_json::{Value, json};
+use testkit::served::Served;
 
 use super::gateway;
 use crate::support::gateway::Running;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Background, Gateway, Registry, api_keys, listen, peers};
+use crate::support::{Gateway, Registry, api_keys, peers};
 
 const SAYER: &str = "swy_sayer_0123456789abcdef0123456789abcdef0123456789abcdef";
 const BEEPER: &str = "swy_beeper_0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -137,16 +137,13 @@ async fn claude_code_connects_over_http_and_stdio() {
 
 /// A model that says one word (the Messages API of Anthropic, as a stream), and keeps what it is offered.
 struct Model {
-    url: String,
+    served: Served,
     /// The names of the tools of each request.
     offered: Arc<Mutex<Vec<Vec<String>>>>,
-    _task: Background,
 }
 
 impl Model {
     fn start() -> Self {
-        let listener = listen((Ipv4Addr::LOCALHOST, 0).into());
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
         let offered = Arc::<Mutex<Vec<Vec<String>>>>::default();
         let seen = Arc::clone(&offered);
         let answer = move |body: Bytes| {
@@ -156,12 +153,7 @@ impl Model {
             seen.lock().expect("whole").push(names);
             async { ([(CONTENT_TYPE, "text/event-stream")], Self::word()).into_response() }
         };
-        let router = Router::new().route("/v1/messages", post(answer));
-        let task = Background::run(move || async move {
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-            axum::serve(listener, router).await.expect("it serves");
-        });
-        Self { url, offered, _task: task }
+        Self { served: Served::start(Router::new().route("/v1/messages", post(answer))), offered }
     }
 
     fn word() -> String {
@@ -204,7 +196,7 @@ async fn claude_code_gives_its_model_exactly_the_tools_of_the_view_of_its_key() 
             json!({"mcpServers": {"gate": {"type": "http", "url": gateway.url("/mcp"), "headers": headers}}});
         let mut command = peers::command("claude", home.path());
         command
-            .env("ANTHROPIC_BASE_URL", &model.url)
+            .env("ANTHROPIC_BASE_URL", model.served.url())
             .env("ANTHROPIC_API_KEY", "none")
             .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
             // Each tool with its request, and not by a search.

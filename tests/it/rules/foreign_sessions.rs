@@ -1,11 +1,9 @@
 //! Sessions of other principals: every verb and every endpoint treats them as unknown.
 
-use sha2::{Digest as _, Sha256};
-
 use crate::support::gateway::Running;
 use crate::support::line::{Line, LineAnswer};
 use crate::support::scripted::{Scripted, Tool};
-use crate::support::{Client, Gateway, Registry};
+use crate::support::{Client, Gateway, Registry, api_keys};
 
 const KEYS: [&str; 2] = [
     "swy_ada_0123456789abcdef0123456789abcdef0123456789abcdef",
@@ -28,15 +26,7 @@ const REQUESTS: [(&str, &str); 8] = [
 
 async fn started() -> Running {
     let server = Scripted::modern().tool(Tool::named("a")).start();
-    let key = |key: &&str| {
-        let hash = Sha256::digest(key.as_bytes())
-            .iter()
-            .fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
-        let id = key.split('_').nth(1).expect("an id");
-        format!("{{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
-    };
-    let keys = KEYS.iter().map(key).collect::<Vec<_>>().join(", ");
-    let server_settings = format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}");
+    let server_settings = format!("server: {{{}}}", api_keys(&KEYS.map(|key| (key, "role: superuser"))));
     let registry = Registry::new().http("one", &server.url()).setting(&server_settings);
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers_to("a", &format!("Bearer {}", KEYS[0])).await;

@@ -53,18 +53,18 @@ impl Browser {
 
     /// Opens `url`, and every page that it redirects to.
     pub async fn open(&self, url: &str) -> Page {
-        self.follow(self.get(url).await).await
+        self.follow(self.get(url).await, |_| true).await
     }
 
     /// Submits the first form of `page`, and opens every page that the answer redirects to.
     pub async fn submit(&self, page: &Page, typed: &[(&str, &str)]) -> Page {
-        self.follow(self.send(page, typed).await).await
+        self.follow(self.send(page, typed).await, |_| true).await
     }
 
-    async fn follow(&self, page: Page) -> Page {
-        let mut page = page;
+    /// Follows the redirects of `page` to targets that `is_followed` chooses.
+    pub async fn follow(&self, mut page: Page, is_followed: impl Fn(&Url) -> bool) -> Page {
         for _ in 0..10 {
-            let Some(target) = &page.target else { return page };
+            let Some(target) = page.target.as_ref().filter(|target| is_followed(target)) else { return page };
             page = self.get(target.as_str()).await;
         }
         panic!("too many redirects: {page:?}")

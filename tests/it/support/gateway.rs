@@ -242,6 +242,15 @@ impl Running {
         std::fs::write(self.gateway.folder().join("mcp_servers.yaml"), yaml).expect("it can be written");
     }
 
+    /// Replaces its configuration file, sends it SIGHUP, and waits until the reload is done.
+    pub async fn reload_with(&self, registry: &Registry) {
+        let reloads = || self.log().iter().filter(|line| line["message"] == "configuration reloaded").count();
+        let before = reloads();
+        self.rewrite(&registry.yaml());
+        self.hang_up();
+        eventually("the file was taken over", async || (reloads() > before).then_some(())).await;
+    }
+
     /// Its working folder.
     pub fn folder(&self) -> &Path {
         self.gateway.folder()

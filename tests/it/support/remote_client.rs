@@ -3,17 +3,16 @@
 //! It follows the documents of the gateway as the MCP specification says, so it knows no path but those two. The browser
 //! never leaves the gateway: where it would go to the client, the test reads the URL.
 
-use std::net::{Ipv4Addr, TcpListener};
-
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+use testkit::pkce;
 use url::Url;
 
 use super::WAIT;
 use super::browser::{Browser, Page};
+use super::peers::free_port;
 
 /// The redirect URI of claude.ai.
 pub const CALLBACK: &str = "https://claude.ai/api/mcp/auth_callback";
@@ -61,7 +60,7 @@ impl Proof {
         let mut random = [0; 32];
         rand::fill(&mut random).expect("random bytes");
         let verifier = URL_SAFE_NO_PAD.encode(random);
-        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+        let challenge = pkce::challenge(&verifier);
         Self { verifier, challenge }
     }
 }
@@ -124,10 +123,7 @@ impl RemoteClient {
             ("resource", self.resource["resource"].as_str().expect("a URL")),
             ("scope", self.scope.as_deref().unwrap_or_default()),
         ];
-        let own = own.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
-        let mut url = Url::parse(self.endpoint("authorization_endpoint")).expect("a URL");
-        url.query_pairs_mut().extend_pairs(own.chain(more.iter().copied()));
-        url.into()
+        format!("{}?{}", self.endpoint("authorization_endpoint"), pkce::merged(&own, more))
     }
 
     /// Opens the authorization request in `browser`, signs in with `key` if the page asks for it, and returns the page that
@@ -205,15 +201,9 @@ impl RemoteClient {
     }
 
     /// Follows redirects of `page` within the gateway.
-    async fn within(&self, browser: &Browser, mut page: Page) -> Page {
-        for _ in 0..10 {
-            let own = Url::parse(self.server["issuer"].as_str().expect("an issuer")).expect("a URL").origin();
-            let Some(target) = page.target.as_ref().filter(|target| target.origin() == own) else {
-                return page;
-            };
-            page = browser.get(target.as_str()).await;
-        }
-        panic!("too many redirects: {page:?}")
+    async fn within(&self, browser: &Browser, page: Page) -> Page {
+        let own = Url::parse(self.server["issuer"].as_str().expect("an issuer")).expect("a URL").origin();
+        browser.follow(page, |target| target.origin() == own).await
     }
 }
 
@@ -248,7 +238,5 @@ async fn read(http: &reqwest::Client, url: &str) -> Value {
 
 /// An address that is free now, for a gateway whose public URL has to be known before it starts.
 pub fn free_address() -> &'static str {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let address = listener.local_addr().expect("an address").to_string();
-    Box::leak(address.into_boxed_str())
+    Box::leak(format!("127.0.0.1:{}", free_port()).into_boxed_str())
 }

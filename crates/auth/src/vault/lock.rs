@@ -6,32 +6,19 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Error;
 use runtime::private_file;
 
-/// Time between two attempts to take the lock.
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// Locks the vault at `path` until the returned file is dropped. Blocks for `patience` at most.
-#[allow(clippy::disallowed_methods)] // the caller may block
 pub(super) fn take(path: &Path, patience: Duration) -> Result<File, Error> {
     let lock_path = private_file::beside(path, "lock");
     let failed = |source| Error::File { path: lock_path.clone(), action: "locked", source };
-    let lock = private_file::open_lock(path).map_err(failed)?;
-    let started = Instant::now();
-    loop {
-        match lock.try_lock() {
-            Ok(()) => break,
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-            Err(TryLockError::WouldBlock) if started.elapsed() >= patience => {
-                return Err(Error::Locked { process: holder(&lock_path), path: lock_path });
-            }
-            Err(TryLockError::WouldBlock) => sleep(PAUSE),
-        }
-    }
+    let lock = private_file::lock(path, patience).map_err(|error| match error {
+        TryLockError::Error(error) => failed(error),
+        TryLockError::WouldBlock => Error::Locked { process: holder(&lock_path), path: lock_path.clone() },
+    })?;
     name_this_process(&lock).map_err(failed)?;
     Ok(lock)
 }

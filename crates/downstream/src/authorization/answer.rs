@@ -10,6 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, PRAGMA, RETRY_AFTER, X_CONTENT_T
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::requests::JSON;
 use authorization::Error;
 use runtime::telemetry::{RequestId, pace};
 
@@ -23,7 +24,7 @@ pub(super) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
     for (name, value) in [
-        (CONTENT_TYPE, "application/json"),
+        (CONTENT_TYPE, JSON),
         (CACHE_CONTROL, "no-store"),
         (PRAGMA, "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -44,7 +45,7 @@ pub(super) fn error(error: &Error, id: RequestId) -> Response {
 }
 
 /// The answer to a request that is not valid as such.
-pub(super) fn invalid(status: StatusCode, description: &'static str) -> Response {
+pub(super) fn invalid(status: StatusCode, description: &str) -> Response {
     json(status, json!({ "error": INVALID, "error_description": description }).to_string())
 }
 

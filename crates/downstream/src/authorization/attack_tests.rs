@@ -15,7 +15,8 @@ use crate::Config;
 use crate::guard::Guard;
 use crate::http_service::HttpService;
 use crate::login::fixture::{Browser, PUBLIC, Shown};
-use crate::login::{open_request, seal_request};
+use crate::login::sealed;
+use authorization::AuthorizationRequest;
 use gateway::login_links::LIFETIME;
 
 fn assert_stays(page: &Shown, context: &str) {
@@ -167,8 +168,9 @@ async fn consent_expires_after_ten_minutes_and_with_its_session() {
     let cookie = alice.jar.values().next().expect("a session");
     let session = site.pages.sessions.find(cookie, None).await.expect("a session");
     let (links, now) = (&site.pages.logins.links, SystemTime::now());
-    let request = open_request(links, &session, &page.field("request"), now).expect("a request");
-    let old = seal_request(links, &session, &request, now - LIFETIME - Duration::from_secs(1));
+    let request = sealed::open::<AuthorizationRequest>(links, &session, &page.field("request"), now);
+    let request = request.expect("a request");
+    let old = sealed::seal(links, &session, &request, now - LIFETIME - Duration::from_secs(1));
     let csrf = page.field("csrf");
     let fields = [("csrf", csrf.as_str()), ("request", &old), ("decision", "allow")];
     assert_eq!(alice.post("/oauth/authorize", &fields).await.heading(), (410, "The login took too long"));

@@ -21,12 +21,11 @@ use super::{Endpoints, answer, messages};
 use crate::browser::html::{HtmlForm, Page, see_other};
 use crate::browser::sessions::BrowserSession;
 use crate::guard::MAX_FORM;
-use crate::login::{
-    Destination, Pages, Rejected, Visit, form_target, open_request, seal_request, who, with_form,
-};
+use crate::login::sealed::{self, Rejected};
+use crate::login::{Destination, Pages, Visit, form_target, who, with_form};
 use auth::Role;
 use authorization::{AuthorizationError, AuthorizationRequest, Code, Consent, Receiver};
-use runtime::telemetry::audit;
+use runtime::telemetry::audit::{self, Subject};
 
 /// Limit of the length of a query in bytes, so that the form of a page can carry it.
 const MAX_QUERY: usize = 8 * 1024;
@@ -38,11 +37,10 @@ const ALLOW: &str = "allow";
 const DENY: &str = "deny";
 
 /// Shows the consent page, or the sign-in form to a visitor without a session.
-pub(super) async fn show(State(endpoints): State<Arc<Endpoints>>, request: Request) -> Response {
-    shown(&endpoints, request).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn shown(endpoints: &Endpoints, request: Request) -> Result<Response, Page> {
+pub(super) async fn show(
+    State(endpoints): State<Arc<Endpoints>>,
+    request: Request,
+) -> Result<Response, Page> {
     endpoints.authorize_rate.take(request.extensions()).map_err(messages::too_many)?;
     let query = request.uri().query().unwrap_or_default().to_owned();
     if query.len() > MAX_QUERY {
@@ -62,7 +60,7 @@ async fn shown(endpoints: &Endpoints, request: Request) -> Result<Response, Page
         Err(error) => return refused(error, &session, &visit, cookie),
     };
     if consent.is_remembered && is_navigation(&visit.headers) {
-        return approve(endpoints, &session, &visit, &consent.request).await;
+        return approve(&endpoints, &session, &visit, &consent.request).await;
     }
     let page = page(pages, &session, &consent, query)?;
     Ok(page.cookie(cookie).into_response())
@@ -76,17 +74,16 @@ fn is_navigation(headers: &HeaderMap) -> bool {
 }
 
 /// Takes the decision of the person.
-pub(super) async fn send(State(endpoints): State<Arc<Endpoints>>, request: Request) -> Response {
-    decided(&endpoints, request).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn decided(endpoints: &Endpoints, request: Request) -> Result<Response, Page> {
+pub(super) async fn send(
+    State(endpoints): State<Arc<Endpoints>>,
+    request: Request,
+) -> Result<Response, Page> {
     endpoints.authorize_rate.take(request.extensions()).map_err(messages::too_many)?;
     let pages = &*endpoints.pages;
     let visit = Visit::without_query(pages, request).await?;
     let session = visit.session_of_form()?;
     let sealed = visit.form.get("request").ok_or_else(messages::damaged)?;
-    let request = open_request(&pages.logins.links, session, sealed, SystemTime::now());
+    let request = sealed::open(&pages.logins.links, session, sealed, SystemTime::now());
     let request = request.map_err(|rejected| match rejected {
         Rejected::Expired => messages::took_too_long(),
         Rejected::OtherSession => messages::other_session(),
@@ -94,12 +91,11 @@ async fn decided(endpoints: &Endpoints, request: Request) -> Result<Response, Pa
     })?;
     let _slot = pages.in_progress.enter(session.principal().id()).ok_or_else(messages::busy)?;
     match visit.form.get(DECISION) {
-        Some(ALLOW) => approve(endpoints, session, &visit, &request).await,
+        Some(ALLOW) => approve(&endpoints, session, &visit, &request).await,
         Some(DENY) => {
-            let mut record =
-                audit::operation(who(session, visit.id), "deny_grant", None).map_err(|_| messages::busy())?;
-            if let Some(mut record) = record.take() {
-                record.about_client(request.client());
+            let record = audit::operation(who(session, visit.id), "deny_grant", None);
+            if let Some(mut record) = record.map_err(|_| messages::busy())? {
+                record.about(Subject::client(request.client()));
                 record.ended(audit::DONE);
             }
             lead(endpoints.server.deny(&request), None)
@@ -115,10 +111,10 @@ async fn approve(
     visit: &Visit,
     request: &AuthorizationRequest,
 ) -> Result<Response, Page> {
-    let mut record = audit::operation(who(session, visit.id), "grant", None).map_err(|_| messages::busy())?;
+    let record = audit::operation(who(session, visit.id), "grant", None).map_err(|_| messages::busy())?;
     let approved = endpoints.server.approve(session.principal(), request, SystemTime::now()).await;
-    if let Some(mut record) = record.take() {
-        record.about_client(request.client());
+    if let Some(mut record) = record {
+        record.about(Subject::client(request.client()));
         record.ended(match &approved {
             Ok(_) => audit::DONE,
             Err(error) => code(error).as_str(),
@@ -139,7 +135,7 @@ fn refused(
 ) -> Result<Response, Page> {
     answer::log_refused(error.error(), visit.id);
     if code(&error) == Code::AccessDenied {
-        audit::refused(who(session, visit.id), "grant", None).map_err(|_| messages::busy())?;
+        audit::refused(who(session, visit.id), "grant", &Subject::default()).map_err(|_| messages::busy())?;
     }
     lead(error, cookie)
 }
@@ -162,7 +158,7 @@ const fn code(error: &AuthorizationError) -> Code {
 
 /// The consent page.
 fn page(pages: &Pages, session: &BrowserSession, consent: &Consent, query: String) -> Result<Page, Page> {
-    let sealed = seal_request(&pages.logins.links, session, &consent.request, SystemTime::now());
+    let sealed = sealed::seal(&pages.logins.links, session, &consent.request, SystemTime::now());
     if sealed.len() > MAX_FORM - OTHER_FIELDS {
         return Err(messages::too_long());
     }

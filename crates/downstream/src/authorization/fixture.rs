@@ -6,12 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
@@ -35,9 +32,10 @@ use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::manager::Manager;
 use net::http::Network;
 use runtime::shutdown::Shutdown;
+pub(super) use testkit::pkce::VERIFIER;
+use testkit::pkce::query;
 
 pub(super) const CALLBACK: &str = "https://claude.ai/api/mcp/auth_callback";
-pub(super) const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters";
 /// The client of the operator's file.
 pub(super) const CONFIGURED: &str = "configured";
 
@@ -203,19 +201,7 @@ fn mcp() -> StreamableHttpEndpoint {
 
 /// The path of a valid authorization request, with `more` in the place of its own parameters. An empty one is left out.
 pub(super) fn authorize(client: &str, redirect_uri: &str, more: &[(&str, &str)]) -> String {
-    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER));
-    let own = [
-        ("response_type", "code"),
-        ("client_id", client),
-        ("redirect_uri", redirect_uri),
-        ("state", "a state+&"),
-        ("code_challenge", &challenge),
-        ("code_challenge_method", "S256"),
-        ("resource", "https://gw.example/mcp"),
-        ("scope", "mcp:read mcp:call"),
-    ];
-    let own = own.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
-    format!("/oauth/authorize?{}", form(own.chain(more.iter().copied())))
+    format!("/oauth/authorize?{}", query(client, redirect_uri, more))
 }
 
 pub(super) fn form<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {

@@ -16,16 +16,17 @@ fn failure(status: StatusCode, title: &str, text: &str) -> Page {
     Page::failure(status, title, text).text(AGAIN)
 }
 
+/// The page about `error`, which a client caused.
+fn of_error(error: &Error, title: &str, text: &str) -> Page {
+    Page::failure(error.status(), title, text)
+        .facts(&[("Error", error.code.as_str()), ("Reason", &error.description)])
+        .retry_after(error.retry_after.map(u64::from))
+}
+
 /// A request whose client or redirect URI is not known, so that the answer can go nowhere else.
 pub(super) fn not_valid(error: &Error) -> Page {
     let text = "The client that sent you here made a request that this gateway does not accept. Nothing was allowed.";
-    let page = Page::failure(error.status(), "The request of the client is not valid", text);
-    let page = page.facts(&[("Error", error.code.as_str()), ("Reason", &error.description)]);
-    let page = match error.retry_after {
-        Some(seconds) => page.retry_after(seconds.into()),
-        None => page,
-    };
-    page.text(
+    of_error(error, "The request of the client is not valid", text).text(
         "If you did not start a login, close this page. Otherwise, show this to the developer of the client.",
     )
 }
@@ -33,13 +34,7 @@ pub(super) fn not_valid(error: &Error) -> Page {
 /// A request that gets no code, of a client that nobody vouches for.
 pub(super) fn not_granted(error: &Error) -> Page {
     let text = "The client that sent you here does not get access. Nothing was allowed.";
-    let page = Page::failure(error.status(), "The client gets no access", text);
-    let page = page.facts(&[("Error", error.code.as_str()), ("Reason", &error.description)]);
-    let page = match error.retry_after {
-        Some(seconds) => page.retry_after(seconds.into()),
-        None => page,
-    };
-    page.text(
+    of_error(error, "The client gets no access", text).text(
         "If you did not start a login, close this page: the link leads to a client that nobody has checked.",
     )
 }
@@ -73,9 +68,4 @@ pub(super) fn busy() -> Page {
 pub(super) fn too_many(seconds: u64) -> Page {
     let text = "Too many requests come from your address. Load this page again in a moment.";
     Page::failure(StatusCode::TOO_MANY_REQUESTS, "Try again in a moment", text).retry_after(seconds)
-}
-
-pub(super) fn method_not_allowed() -> Page {
-    let text = "This address has no such method. Open it in a browser.";
-    Page::failure(StatusCode::METHOD_NOT_ALLOWED, "Not possible", text)
 }

@@ -29,7 +29,7 @@ use axum::routing::{get, post};
 
 use crate::address_rate::AddressRate;
 use crate::guard::Guard;
-use crate::login::Pages;
+use crate::login::{self, Pages};
 use authorization::{AUTHORIZE, AuthorizationServer, KEY_SET, REGISTER, REVOKE, TOKEN};
 
 /// Requests to the authorization page that one address may send at once, and the time in which one more may come.
@@ -69,7 +69,7 @@ impl Endpoints {
             clients = clients.route(path, get(documents::metadata));
         }
         let people = Router::new().route(AUTHORIZE, get(consent::show).post(consent::send));
-        let people = people.method_not_allowed_fallback(|| async { messages::method_not_allowed() });
+        let people = people.method_not_allowed_fallback(login::method_not_allowed);
         clients.method_not_allowed_fallback(answer::method_not_allowed).merge(people).with_state(self)
     }
 }

@@ -16,38 +16,34 @@ use secrecy::SecretString;
 
 use super::Endpoints;
 use super::answer;
-use super::requests::{ClientRequest, MediaType};
+use super::requests::{ClientRequest, JSON};
 use crate::request_class::MAX_REGISTRATION;
 use auth::Principal;
 use authorization::{Code, Error};
 use json::Raw;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor, AuditRecord};
+use runtime::telemetry::audit::{self, Actor, AuditRecord, Subject};
 
 /// The challenge for a request without a token, and for one with a wrong token (RFC 6750, section 3).
 const MISSING: HeaderValue = HeaderValue::from_static("Bearer");
 const INVALID: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
 /// Registers a client.
-pub(super) async fn register(State(endpoints): State<Arc<Endpoints>>, request: Request) -> Response {
-    let limits = (MediaType::Json, MAX_REGISTRATION);
-    let request = match ClientRequest::with_body(request, &endpoints.register_rate, limits).await {
-        Ok(request) => request,
-        Err(answer) => return answer,
-    };
-    let Ok(json) = Raw::parse(&request.body) else {
-        return answer::invalid(StatusCode::BAD_REQUEST, "the body is not valid JSON");
-    };
-    let Ok(record) = audit::operation(stranger(request.id), "register_client", None) else {
-        return answer::busy();
-    };
+pub(super) async fn register(
+    State(endpoints): State<Arc<Endpoints>>,
+    request: Request,
+) -> Result<Response, Response> {
+    let limits = (JSON, MAX_REGISTRATION);
+    let request = ClientRequest::with_body(request, &endpoints.register_rate, limits).await?;
+    let not_json = |_| answer::invalid(StatusCode::BAD_REQUEST, "the body is not valid JSON");
+    let json = Raw::parse(&request.body).map_err(not_json)?;
+    let record = audit::operation(stranger(request.id), "register_client", None);
+    let record = record.map_err(|_| answer::busy())?;
     let registered = endpoints.server.register(&json, SystemTime::now()).await;
     let client = registered.as_ref().ok().and_then(|registration| registration["client_id"].as_str());
     record_end(record, client);
-    match registered {
-        Ok(registration) => answer::json(StatusCode::CREATED, registration.to_string()),
-        Err(error) => answer::error(&error, request.id),
-    }
+    let registration = registered.map_err(|error| answer::error(&error, request.id))?;
+    Ok(answer::json(StatusCode::CREATED, registration.to_string()))
 }
 
 /// Shows a registration.
@@ -55,15 +51,11 @@ pub(super) async fn show(
     State(endpoints): State<Arc<Endpoints>>,
     Path(id): Path<String>,
     request: Request,
-) -> Response {
-    let (request, token) = match managing(&endpoints, request) {
-        Ok(managing) => managing,
-        Err(answer) => return answer,
-    };
-    match endpoints.server.registration(&id, &token, SystemTime::now()).await {
-        Ok(registration) => answer::json(StatusCode::OK, registration.to_string()),
-        Err(error) => refused(&error, request.id),
-    }
+) -> Result<Response, Response> {
+    let (request, token) = managing(&endpoints, request)?;
+    let registration = endpoints.server.registration(&id, &token, SystemTime::now()).await;
+    let registration = registration.map_err(|error| refused(&error, request.id))?;
+    Ok(answer::json(StatusCode::OK, registration.to_string()))
 }
 
 /// Removes a registration and ends the grants of its client.
@@ -71,24 +63,16 @@ pub(super) async fn remove(
     State(endpoints): State<Arc<Endpoints>>,
     Path(id): Path<String>,
     request: Request,
-) -> Response {
-    let (request, token) = match managing(&endpoints, request) {
-        Ok(managing) => managing,
-        Err(answer) => return answer,
-    };
-    let Ok(record) = audit::operation(stranger(request.id), "remove_client", None) else {
-        return answer::busy();
-    };
+) -> Result<Response, Response> {
+    let (request, token) = managing(&endpoints, request)?;
+    let record = audit::operation(stranger(request.id), "remove_client", None);
+    let record = record.map_err(|_| answer::busy())?;
     let removed = endpoints.server.unregister(&id, &token, SystemTime::now()).await;
     record_end(record, removed.is_ok().then_some(&*id));
-    match removed {
-        Ok(()) => {
-            let mut answer = answer::json(StatusCode::NO_CONTENT, "");
-            answer.headers_mut().remove(http::header::CONTENT_TYPE);
-            answer
-        }
-        Err(error) => refused(&error, request.id),
-    }
+    removed.map_err(|error| refused(&error, request.id))?;
+    let mut answer = answer::json(StatusCode::NO_CONTENT, "");
+    answer.headers_mut().remove(http::header::CONTENT_TYPE);
+    Ok(answer)
 }
 
 /// Reads a request that manages a registration, and its token.
@@ -126,7 +110,7 @@ fn stranger(id: RequestId) -> Actor<'static> {
 fn record_end(record: Option<Box<AuditRecord>>, client: Option<&str>) {
     match (record, client) {
         (Some(mut record), Some(client)) => {
-            record.about_client(client);
+            record.about(Subject::client(client));
             record.ended(audit::DONE);
         }
         (Some(record), None) => record.withdraw(),

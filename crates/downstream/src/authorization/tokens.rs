@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::Endpoints;
 use super::answer;
-use super::requests::{ClientRequest, MediaType};
+use super::requests::{ClientRequest, FORM};
 use crate::guard::MAX_FORM;
 use authorization::Code;
 
@@ -20,31 +20,29 @@ use authorization::Code;
 const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"token\"");
 
 /// Exchanges a code or a refresh token for tokens.
-pub(super) async fn token(State(endpoints): State<Arc<Endpoints>>, request: Request) -> Response {
-    let request = match form(&endpoints, request).await {
-        Ok(request) => request,
-        Err(answer) => return answer,
-    };
-    match endpoints.server.token(&request.body, SystemTime::now()).await {
-        Ok(tokens) => answer::json(StatusCode::OK, tokens.json().as_bytes().to_vec()),
-        Err(error) => refused(&error, &request),
-    }
+pub(super) async fn token(
+    State(endpoints): State<Arc<Endpoints>>,
+    request: Request,
+) -> Result<Response, Response> {
+    let request = form(&endpoints, request).await?;
+    let tokens = endpoints.server.token(&request.body, SystemTime::now()).await;
+    let tokens = tokens.map_err(|error| refused(&error, &request))?;
+    Ok(answer::json(StatusCode::OK, tokens.json().as_bytes().to_vec()))
 }
 
 /// Revokes a token with its grant.
-pub(super) async fn revoke(State(endpoints): State<Arc<Endpoints>>, request: Request) -> Response {
-    let request = match form(&endpoints, request).await {
-        Ok(request) => request,
-        Err(answer) => return answer,
-    };
-    match endpoints.server.revoke(&request.body, SystemTime::now()).await {
-        Ok(()) => answer::json(StatusCode::OK, "{}"),
-        Err(error) => refused(&error, &request),
-    }
+pub(super) async fn revoke(
+    State(endpoints): State<Arc<Endpoints>>,
+    request: Request,
+) -> Result<Response, Response> {
+    let request = form(&endpoints, request).await?;
+    let revoked = endpoints.server.revoke(&request.body, SystemTime::now()).await;
+    revoked.map_err(|error| refused(&error, &request))?;
+    Ok(answer::json(StatusCode::OK, "{}"))
 }
 
 async fn form(endpoints: &Endpoints, request: Request) -> Result<ClientRequest, Response> {
-    ClientRequest::with_body(request, &endpoints.token_rate, (MediaType::Form, MAX_FORM)).await
+    ClientRequest::with_body(request, &endpoints.token_rate, (FORM, MAX_FORM)).await
 }
 
 fn refused(error: &authorization::Error, request: &ClientRequest) -> Response {

@@ -111,9 +111,9 @@ impl Page {
         self
     }
 
-    /// Says when to try again.
-    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
-        self.headers.push((RETRY_AFTER, seconds.into()));
+    /// Says when to try again, if that is known.
+    pub(crate) fn retry_after(mut self, seconds: impl Into<Option<u64>>) -> Self {
+        self.headers.extend(seconds.into().map(|seconds| (RETRY_AFTER, seconds.into())));
         self
     }
 }

@@ -10,6 +10,7 @@ use oauth::ProviderSettings;
 use url::{Host, Url};
 
 use super::{Config, Transport};
+use crate::authority::Authority;
 use settings::{FromSetting, Setting, settings};
 
 /// Limit of the length of the id of a client in bytes.
@@ -103,13 +104,8 @@ impl AuthorizationSettings {
 /// Says why `url` cannot be the issuer of tokens.
 fn issuer(url: &str) -> Result<(), String> {
     let parsed = Url::parse(url).map_err(|_| "is not a URL".to_owned())?;
-    let is_local = match parsed.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    if parsed.scheme() != "https" && !is_local {
+    let host = parsed.host_str().and_then(Authority::parse);
+    if parsed.scheme() != "https" && !host.is_some_and(|host| host.is_loopback()) {
         return Err("does not begin with https://, so others could read tokens on their way".to_owned());
     }
     // Clients compare it as a string, and some of them after they have parsed it.

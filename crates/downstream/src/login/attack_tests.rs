@@ -65,7 +65,7 @@ async fn login_older_than_ten_minutes_is_refused() {
     let session = site.pages.sessions.find(cookie, None).await.expect("a session");
     let mark = site.pages.sessions.mark(&session).expect("a session");
     let state = State { mark, server: "notes".into(), pending: "canary-of-the-verifier".into() };
-    let seal = |now| sealed::seal_state(&site.pages.logins.links, &session, &state, now);
+    let seal = |now| sealed::seal(&site.pages.logins.links, &session, &state, now);
     let callback = format!("/oauth/callback?code=a&state={}", seal(before));
     assert_eq!(browser.get(&callback).await.heading(), (410, "The login took too long"));
     let callback = format!("/oauth/callback?code=a&state={}", seal(SystemTime::now()));

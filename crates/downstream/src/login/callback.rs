@@ -46,7 +46,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
 /// Returns the state of the query, which is redeemed by that.
 fn checked_state(pages: &Pages, visit: &Visit, session: &BrowserSession) -> Result<State, Page> {
     let text = visit.query.get("state").ok_or_else(messages::no_state)?;
-    let state = sealed::open_state(&pages.logins.links, session, text, SystemTime::now());
+    let state = sealed::open::<State>(&pages.logins.links, session, text, SystemTime::now());
     let state = state.map_err(|rejected| match rejected {
         Rejected::Foreign => messages::foreign_state(),
         Rejected::OtherSession => messages::other_session(),

@@ -67,11 +67,6 @@ impl Pages {
     pub(crate) fn asks_for_credentials(&self) -> bool {
         !self.sessions.is_of_host() && self.sessions.without_sign_in(None).is_none()
     }
-
-    /// Returns the sessions of browsers, for other pages and for their sweep.
-    pub fn sessions(&self) -> Arc<BrowserSessions> {
-        Arc::clone(&self.sessions)
-    }
 }
 
 /// One request to a login page.

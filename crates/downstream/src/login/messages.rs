@@ -24,7 +24,8 @@ fn forbidden(title: &str, text: &str) -> Page {
     Page::failure(StatusCode::FORBIDDEN, title, text)
 }
 
-pub(super) fn method_not_allowed() -> Page {
+/// The page for a method that an address does not have.
+pub(crate) async fn method_not_allowed() -> Page {
     let text = "This address has no such method. Open it in a browser.";
     Page::failure(StatusCode::METHOD_NOT_ALLOWED, "Not possible", text)
 }
@@ -161,10 +162,7 @@ pub(super) fn later(server: &str, reason: &str, retry_after: Option<Duration>) -
     let text = format!("The login service of {server} cannot be used at present.");
     let page = Page::failure(StatusCode::SERVICE_UNAVAILABLE, "Try again later", &text);
     let page = page.facts(&[("Reason", reason)]).text(NEW_LINK);
-    match retry_after {
-        Some(pause) => page.retry_after(pause.as_secs().max(1)),
-        None => page,
-    }
+    page.retry_after(retry_after.map(|pause| pause.as_secs().max(1)))
 }
 
 // The callback.

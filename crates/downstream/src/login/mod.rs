@@ -26,7 +26,7 @@ mod messages;
 mod people;
 mod people_login;
 mod permission;
-mod sealed;
+pub(crate) mod sealed;
 mod sign_in;
 mod start;
 
@@ -40,8 +40,8 @@ use axum::routing::get;
 pub use self::context::Pages;
 pub(crate) use self::context::Visit;
 pub(crate) use self::destination::{Destination, form_target};
+pub(crate) use self::messages::method_not_allowed;
 pub(crate) use self::permission::who;
-pub(crate) use self::sealed::{Rejected, open_request, seal_request};
 pub(crate) use self::sign_in::with_form;
 
 impl Pages {
@@ -56,7 +56,7 @@ impl Pages {
             .route(people::CALLBACK, get(show_login_callback))
             .route("/oauth/sign-out", axum::routing::post(send_sign_out))
             .route("/oauth/client.json", get(client_metadata::show));
-        let pages = pages.method_not_allowed_fallback(|| async { messages::method_not_allowed() });
+        let pages = pages.method_not_allowed_fallback(method_not_allowed);
         pages.route("/ui/session", get(dashboard_session::show)).with_state(self)
     }
 }

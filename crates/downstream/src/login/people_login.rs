@@ -3,13 +3,14 @@
 //! Invariant: a login is redeemed once, as long as its `state` is valid. The memory for that is bounded; only a browser that
 //! began a login can add to it.
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lru::LruCache;
+
 use super::in_progress::InProgress;
 use crate::address_rate::AddressRate;
-use crate::authority::Origin;
+use crate::authority::form_source;
 use crate::browser::html::{HtmlForm, Page};
 use oauth::Provider;
 
@@ -29,30 +30,20 @@ pub(super) struct PeopleLogin {
     pub(super) in_progress: InProgress,
     /// The logins that one address may begin.
     pub(super) rate: AddressRate,
-    redeemed: Mutex<Redeemed>,
-}
-
-#[derive(Default)]
-struct Redeemed {
-    marks: HashSet<String>,
-    /// The oldest is the first.
-    order: VecDeque<String>,
+    /// The marks of redeemed logins. [`Self::redeem`] keeps its bound: a capacity would be allocated at once.
+    redeemed: Mutex<LruCache<String, ()>>,
 }
 
 impl PeopleLogin {
     pub(super) fn new(provider: Arc<Provider>, takes_keys: bool) -> Self {
         let rate = AddressRate::new(LOGINS_AT_ONCE, LOGIN_PAUSE);
-        Self { provider, takes_keys, in_progress: InProgress::by_address(), rate, redeemed: Mutex::default() }
+        let redeemed = Mutex::new(LruCache::unbounded());
+        Self { provider, takes_keys, in_progress: InProgress::by_address(), rate, redeemed }
     }
 
     /// Adds the button that leads to the login service. Its pages may redirect to any HTTPS address.
     pub(super) fn offered_on(&self, page: Page, form: HtmlForm) -> Page {
-        let issuer = self.provider.issuer();
-        let origin = issuer.origin().ascii_serialization();
-        let target = match issuer.scheme() {
-            "https" => "https:".to_owned(),
-            _ => Origin::parse(&origin).map(|_| origin).unwrap_or_default(),
-        };
+        let target = form_source(self.provider.issuer()).unwrap_or_default();
         let text = format!("Sign in with {}", self.provider.host());
         page.form(form.button(&text)).leading_to(&target)
     }
@@ -60,14 +51,12 @@ impl PeopleLogin {
     /// Redeems `mark`. False if it was redeemed before.
     pub(super) fn redeem(&self, mark: &str) -> bool {
         let mut redeemed = self.redeemed.lock().unwrap_or_else(PoisonError::into_inner);
-        if !redeemed.marks.insert(mark.to_owned()) {
+        if redeemed.contains(mark) {
             return false;
         }
-        redeemed.order.push_back(mark.to_owned());
-        if redeemed.order.len() > MAX_REDEEMED
-            && let Some(oldest) = redeemed.order.pop_front()
-        {
-            redeemed.marks.remove(&oldest);
+        redeemed.put(mark.to_owned(), ());
+        if redeemed.len() > MAX_REDEEMED {
+            redeemed.pop_lru();
         }
         true
     }

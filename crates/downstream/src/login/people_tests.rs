@@ -103,7 +103,7 @@ async fn answer_signs_in_only_the_browser_that_began_and_once() {
     assert_eq!(mine.get(&path).await.status, StatusCode::SEE_OTHER);
     let again = mine.get(&path).await;
     assert_eq!(refused(&again), (409, "This sign-in has ended already"));
-    assert_eq!((service.forms().len(), site.pages.sessions().count()), (1, 1));
+    assert_eq!((service.forms().len(), site.pages.sessions.count()), (1, 1));
     // The code and the state of two logins do not fit together.
     let (one, two) = (begin(&mut other, "/oauth/sign-in").await, begin(&mut fresh, "/oauth/sign-in").await);
     let (one, two) = (answered(&service, &one), answered(&service, &two));
@@ -164,7 +164,7 @@ async fn login_service_is_not_reached_by_a_link_or_a_form_of_another_site() {
         assert_eq!(begin(&mut browser, "/oauth/sign-in").await.status, StatusCode::SEE_OTHER);
     }
     assert_eq!(service.seen().len(), 1, "the metadata is read once");
-    assert_eq!(site.pages.sessions().count(), 0);
+    assert_eq!(site.pages.sessions.count(), 0);
     let without = Site::with_keys(None).0;
     let mut browser = Browser::local(&without);
     let page = browser.get("/oauth/sign-in").await;

@@ -9,7 +9,7 @@ use crate::browser::html::Page;
 use crate::browser::sessions::BrowserSession;
 use gateway::logins::Per;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor};
+use runtime::telemetry::audit::{self, Actor, Subject};
 
 /// Checks that the principal of `session` may log in to a server whose login is used as `per` says.
 pub(super) fn check(per: Per, session: &BrowserSession, visit: &Visit) -> Result<(), Page> {
@@ -17,7 +17,8 @@ pub(super) fn check(per: Per, session: &BrowserSession, visit: &Visit) -> Result
     if principal.may(action) {
         return Ok(());
     }
-    audit::refused(who(session, visit.id), action.as_str(), None).map_err(|_| messages::busy())?;
+    audit::refused(who(session, visit.id), action.as_str(), &Subject::default())
+        .map_err(|_| messages::busy())?;
     Err(messages::not_allowed(per, principal.role()))
 }
 

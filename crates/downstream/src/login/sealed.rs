@@ -17,10 +17,27 @@ use auth::Principal;
 use authorization::AuthorizationRequest;
 use gateway::login_links::{LIFETIME, LoginLinks, is_past, seconds};
 
-const STATE: &str = "login state";
-const AGREEMENT: &str = "login agreement";
-const REQUEST: &str = "authorization request";
-const SIGN_IN: &str = "sign-in state";
+/// A value that is sealed.
+pub(crate) trait Sealed: Serialize + DeserializeOwned {
+    /// The purpose for which alone it can be opened.
+    const PURPOSE: &str;
+}
+
+impl Sealed for State {
+    const PURPOSE: &str = "login state";
+}
+
+impl Sealed for ConfirmedRedirect {
+    const PURPOSE: &str = "login agreement";
+}
+
+impl Sealed for AuthorizationRequest {
+    const PURPOSE: &str = "authorization request";
+}
+
+impl Sealed for SignInState {
+    const PURPOSE: &str = "sign-in state";
+}
 
 /// Why a sealed value is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,76 +85,44 @@ pub(super) struct ConfirmedRedirect {
     pub(super) url: String,
 }
 
-pub(super) fn seal_state(
+/// Seals `content` for `session`.
+pub(crate) fn seal<T: Sealed>(
     links: &LoginLinks,
     session: &BrowserSession,
-    state: &State,
+    content: &T,
     now: SystemTime,
 ) -> String {
-    seal(links, STATE, session, state, now)
+    seal_for(links, (session.principal(), session.name()), content, now)
 }
 
-pub(super) fn open_state(
+/// Opens `text` if it was sealed for `session`.
+pub(crate) fn open<T: Sealed>(
     links: &LoginLinks,
     session: &BrowserSession,
     text: &str,
     now: SystemTime,
-) -> Result<State, Rejected> {
-    open(links, STATE, session, text, now)
+) -> Result<T, Rejected> {
+    open_for(links, (session.principal(), session.name()), text, now)
 }
 
-pub(super) fn seal_agreement(
-    links: &LoginLinks,
-    session: &BrowserSession,
-    agreement: &ConfirmedRedirect,
-    now: SystemTime,
-) -> String {
-    seal(links, AGREEMENT, session, agreement, now)
-}
-
-pub(super) fn open_agreement(
-    links: &LoginLinks,
-    session: &BrowserSession,
-    text: &str,
-    now: SystemTime,
-) -> Result<ConfirmedRedirect, Rejected> {
-    open(links, AGREEMENT, session, text, now)
-}
-
-pub(crate) fn seal_request(
-    links: &LoginLinks,
-    session: &BrowserSession,
-    request: &AuthorizationRequest,
-    now: SystemTime,
-) -> String {
-    seal(links, REQUEST, session, request, now)
-}
-
-pub(crate) fn open_request(
-    links: &LoginLinks,
-    session: &BrowserSession,
-    text: &str,
-    now: SystemTime,
-) -> Result<AuthorizationRequest, Rejected> {
-    open(links, REQUEST, session, text, now)
-}
-
+/// Seals `state` for the browser with the cookie `browser`, in which nobody has signed in yet.
 pub(super) fn seal_sign_in(
     links: &LoginLinks,
     browser: &str,
     state: &SignInState,
     now: SystemTime,
 ) -> String {
-    seal_for(links, SIGN_IN, (&nobody(), name_of(browser)), state, now)
+    seal_for(links, (&nobody(), name_of(browser)), state, now)
 }
 
+/// Opens `text` if it was sealed for the browser with the cookie `browser`.
 pub(super) fn open_sign_in(
     links: &LoginLinks,
     browser: &str,
     text: &str,
     now: SystemTime,
 ) -> Result<SignInState, Rejected> {
-    open_for(links, SIGN_IN, (&nobody(), name_of(browser)), text, now)
+    open_for(links, (&nobody(), name_of(browser)), text, now)
 }
 
 /// The name of the browser with the cookie `cookie`.
@@ -145,29 +130,8 @@ fn name_of(cookie: &str) -> String {
     hex::encode(Sha256::digest(cookie))
 }
 
-fn seal<T: Serialize>(
+fn seal_for<T: Sealed>(
     links: &LoginLinks,
-    purpose: &str,
-    session: &BrowserSession,
-    content: &T,
-    now: SystemTime,
-) -> String {
-    seal_for(links, purpose, (session.principal(), session.name()), content, now)
-}
-
-fn open<T: DeserializeOwned>(
-    links: &LoginLinks,
-    purpose: &str,
-    session: &BrowserSession,
-    text: &str,
-    now: SystemTime,
-) -> Result<T, Rejected> {
-    open_for(links, purpose, (session.principal(), session.name()), text, now)
-}
-
-fn seal_for<T: Serialize>(
-    links: &LoginLinks,
-    purpose: &str,
     (principal, session): (&Principal, String),
     content: &T,
     now: SystemTime,
@@ -175,17 +139,16 @@ fn seal_for<T: Serialize>(
     let bound = Bound { session, expires_at: seconds(now + LIFETIME), content };
     // Strings and numbers can always be written as JSON; an empty payload would be refused when it is opened.
     let payload = serde_json::to_vec(&bound).unwrap_or_default();
-    links.sealer().seal(purpose, principal, &payload)
+    links.sealer().seal(T::PURPOSE, principal, &payload)
 }
 
-fn open_for<T: DeserializeOwned>(
+fn open_for<T: Sealed>(
     links: &LoginLinks,
-    purpose: &str,
     (principal, session): (&Principal, String),
     text: &str,
     now: SystemTime,
 ) -> Result<T, Rejected> {
-    let payload = links.sealer().open(purpose, principal, text).ok_or(Rejected::Foreign)?;
+    let payload = links.sealer().open(T::PURPOSE, principal, text).ok_or(Rejected::Foreign)?;
     let bound: Bound<T> = serde_json::from_slice(&payload).map_err(|_| Rejected::Foreign)?;
     if !is_equal(&bound.session, &session) {
         return Err(Rejected::OtherSession);
@@ -210,14 +173,15 @@ mod tests {
         let [mine, again, other] = [session("alice"), session("alice"), session("bob")];
         let state = || State { mark: "m".into(), server: "notes".into(), pending: "{}".into() };
         let now = SystemTime::now();
-        let sealed = seal_state(&links, &mine, &state(), now);
-        assert_eq!(open_state(&links, &mine, &sealed, now), Ok(state()));
-        assert_eq!(open_state(&links, &again, &sealed, now), Err(Rejected::OtherSession));
-        assert_eq!(open_state(&links, &other, &sealed, now), Err(Rejected::Foreign));
-        assert_eq!(open_state(&links, &mine, &sealed, now + LIFETIME), Err(Rejected::Expired));
+        let sealed = seal(&links, &mine, &state(), now);
+        assert_eq!(open(&links, &mine, &sealed, now), Ok(state()));
+        assert_eq!(open::<State>(&links, &again, &sealed, now), Err(Rejected::OtherSession));
+        assert_eq!(open::<State>(&links, &other, &sealed, now), Err(Rejected::Foreign));
+        assert_eq!(open::<State>(&links, &mine, &sealed, now + LIFETIME), Err(Rejected::Expired));
         let nearly = now + Duration::from_secs(599);
-        assert_eq!(open_state(&links, &mine, &sealed, nearly), Ok(state()));
-        assert_eq!(open_agreement(&links, &mine, &sealed, now), Err(Rejected::Foreign), "another purpose");
-        assert_eq!(open_state(&links, &mine, "", now), Err(Rejected::Foreign));
+        assert_eq!(open(&links, &mine, &sealed, nearly), Ok(state()));
+        let agreement = open::<ConfirmedRedirect>(&links, &mine, &sealed, now);
+        assert_eq!(agreement, Err(Rejected::Foreign), "another purpose");
+        assert_eq!(open::<State>(&links, &mine, "", now), Err(Rejected::Foreign));
     }
 }

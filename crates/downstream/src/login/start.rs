@@ -7,13 +7,12 @@ use std::time::SystemTime;
 
 use axum::response::Response;
 use http::{HeaderValue, StatusCode};
-use url::Url;
 
 use super::context::{Pages, Visit};
 use super::destination::Destination;
 use super::sealed::{self, ConfirmedRedirect, Rejected, State};
 use super::{messages, permission, sign_in};
-use crate::authority::Origin;
+use crate::authority::form_source;
 use crate::browser::html::{HtmlForm, Page, see_other};
 use crate::browser::sessions::BrowserSession;
 use gateway::login_links::Ticket;
@@ -54,7 +53,7 @@ async fn prepare(
     let mark = pages.sessions.mark(session).ok_or_else(messages::session_ended)?;
     let seal = |pending: &str| {
         let state = State { mark, server: ticket.server.clone(), pending: pending.to_owned() };
-        sealed::seal_state(&pages.logins.links, session, &state, SystemTime::now())
+        sealed::seal(&pages.logins.links, session, &state, SystemTime::now())
     };
     let started = pages.logins.service.start(&ticket.server, principal, &own, Box::new(seal)).await;
     started.map_err(|error| failed(&ticket.server, &error))
@@ -75,10 +74,10 @@ fn consent_page(
     (server, per): (&str, Per),
     consent: &Consent,
 ) -> Result<Page, Page> {
-    let target = form_target(&consent.authorization_url).ok_or_else(|| messages::bad_login_url(server))?;
+    let target = form_source(&consent.authorization_url).ok_or_else(|| messages::bad_login_url(server))?;
     let agreement =
         ConfirmedRedirect { server: server.to_owned(), url: consent.authorization_url.to_string() };
-    let agreement = sealed::seal_agreement(&pages.logins.links, session, &agreement, SystemTime::now());
+    let agreement = sealed::seal(&pages.logins.links, session, &agreement, SystemTime::now());
     let scopes = match consent.scopes.join(" ") {
         none if none.is_empty() => "those that the login service chooses".to_owned(),
         scopes => scopes,
@@ -105,24 +104,11 @@ fn consent_page(
     Ok(page.form(form).leading_to(&target))
 }
 
-/// Returns the source of `form-action` for a redirect to `url`. Login services redirect to other HTTPS origins, and
-/// browsers apply the policy to each step. None for a URL that is not a web page.
-fn form_target(url: &Url) -> Option<String> {
-    match url.scheme() {
-        "https" => Some("https:".to_owned()),
-        "http" => {
-            let origin = url.origin().ascii_serialization();
-            Origin::parse(&origin).map(|_| origin)
-        }
-        _ => None,
-    }
-}
-
 /// Leads to the login service that the person agreed to.
 pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> {
     let session = visit.session_of_form()?;
     let sealed = visit.form.get("agreement").ok_or_else(messages::bad_fields)?;
-    let agreement = sealed::open_agreement(&pages.logins.links, session, sealed, SystemTime::now());
+    let agreement = sealed::open(&pages.logins.links, session, sealed, SystemTime::now());
     let ConfirmedRedirect { server, url } = agreement.map_err(|rejected| match rejected {
         Rejected::Expired => messages::took_too_long(),
         Rejected::Foreign | Rejected::OtherSession => messages::bad_fields(),

@@ -50,7 +50,7 @@ pub(super) async fn answer(
     let given = RetryInput::of(&request.params())?;
     request.edit(&[(RESPONSES, None), (STATE, None)]);
     // A call that is resumed was counted when it began. If a limit is reached, the state can be sent again.
-    if given.begins_call(gateway, caller, &purpose(&request)) {
+    if gateway.manager.has_limits() && given.begins_call(gateway, caller, &request) {
         admit(gateway, caller, &mut request).await?;
     }
     let place = RequestContext { gateway, caller, request: &request };
@@ -87,9 +87,9 @@ impl RetryInput {
     }
 
     /// Whether a call begins: without a state, or after the user has visited the pages of the suspended request.
-    fn begins_call(&self, gateway: &Gateway, caller: &Caller, purpose: &str) -> bool {
+    fn begins_call(&self, gateway: &Gateway, caller: &Caller, request: &RoutedRequest) -> bool {
         let Some(state) = &self.state else { return true };
-        let pages = gateway.suspended.pages(&caller.principal, purpose, state);
+        let pages = gateway.suspended.pages(&caller.principal, &purpose(request), state);
         pages.is_some_and(|pages| !is_declined(pages, self.responses.as_ref()))
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{IdTokens, Reason};
-use bytes::Bytes;
 use http::Method;
 use json::Raw;
 use net::http::RequestBuilder;
@@ -145,7 +144,7 @@ async fn userinfo(
     claims: &Map<String, Value>,
 ) -> Result<Map<String, Value>, Error> {
     let response = provider.get(url, token).await?;
-    let read = Raw::parse(&Bytes::clone(&response.body)).ok().filter(|read| read.duplicate_key().is_none());
+    let read = Raw::parse(&response.body).ok().filter(|read| read.duplicate_key().is_none());
     let more: Option<Map<String, Value>> = read.and_then(|read| read.read().ok());
     let more = more.ok_or_else(|| unreadable("userinfo"))?;
     if more.get("sub") == claims.get("sub") {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use auth::{Role, RoleWords, read_role_map};
+use auth::{EVERYTHING, Role, RoleWords, read_role_map};
 use aws_lc_rs::digest::{SHA256, digest};
 use secrecy::SecretString;
 use serde_json::json;
@@ -23,8 +23,6 @@ const GITHUB_API: &str = "https://api.github.com";
 /// The host of Entra, and the parts of its issuers that stand for the accounts of all companies.
 const ENTRA: &str = "login.microsoftonline.com";
 const MANY_TENANTS: [&str; 3] = ["common", "organizations", "consumers"];
-/// In the place of a view: all that there is.
-const EVERYTHING: &str = "*";
 /// The claim with the groups of a person.
 const GROUPS: &str = "groups";
 
@@ -126,8 +124,6 @@ impl ProviderSettings {
     /// A fingerprint of what decides who may sign in, and with which rights. Another `version` or field ends all grants.
     pub(super) fn fingerprint(&self) -> String {
         let RoleWords { claim, map, view_claim, view_map } = self.roles();
-        let map: Option<BTreeMap<_, _>> =
-            map.map(|map| map.into_iter().map(|(word, role)| (word, role.as_str())).collect());
         let Allow { emails, domains, groups } = &self.allow;
         let rules = json!({
             "version": 1,

@@ -39,13 +39,19 @@ pub struct Actor<'a> {
     pub request: Option<RequestId>,
 }
 
-/// The secrets of a principal that an action is about.
-#[derive(Debug, Clone, Copy)]
-pub struct SecretRef<'a> {
-    /// The principal.
-    pub of: &'a str,
-    /// The name of the secret, if the action is about one.
-    pub name: Option<&'a str>,
+/// The subject of an action, besides its server and its tool.
+#[derive(Debug, Clone, Default)]
+pub struct Subject {
+    /// The name of an API key.
+    pub key: Option<String>,
+    /// The name of a secret.
+    pub secret: Option<String>,
+    /// The id of a grant.
+    pub grant: Option<String>,
+    /// The id of a client of the authorization server.
+    pub client: Option<String>,
+    /// The principal to which it belongs.
+    pub of: Option<String>,
 }
 
 /// An action with its outcome so far. Its line is written when it is dropped.
@@ -57,11 +63,7 @@ pub struct AuditRecord {
     action: &'static str,
     server: Option<String>,
     tool: Option<String>,
-    key: Option<String>,
-    secret: Option<String>,
-    grant: Option<String>,
-    client: Option<String>,
-    of: Option<String>,
+    subject: Subject,
     outcome: Cow<'static, str>,
     started: Instant,
     is_withdrawn: bool,
@@ -89,8 +91,8 @@ pub fn call(actor: Actor<'_>, tool: impl FnOnce() -> String) -> Result<Option<Bo
     Ok(Some(AuditRecord::new(actor, CALL, None, Some(tool()), slot)))
 }
 
-/// Logs that the role of `actor` does not allow `action`, such as a method or a path. `secret`: what it is about.
-pub fn refused(actor: Actor<'_>, action: &str, secret: Option<SecretRef<'_>>) -> Result<(), Full> {
+/// Logs that the role of `actor` does not allow `action`, such as a method or a path, on `subject`.
+pub fn refused(actor: Actor<'_>, action: &str, subject: &Subject) -> Result<(), Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(());
     }
@@ -98,9 +100,8 @@ pub fn refused(actor: Actor<'_>, action: &str, secret: Option<SecretRef<'_>>) ->
     let Actor { principal, role, request } = actor;
     let request_id = request.map(tracing::field::display);
     let (principal, action) = (untrusted(principal), untrusted(action));
-    let of = untrusted_if_any(secret.map(|secret| secret.of));
-    let secret = untrusted_if_any(secret.and_then(|secret| secret.name));
-    tracing::info!(target: TARGET, %principal, role, %action, secret, of, outcome = "forbidden", request_id, "refused");
+    let [key, secret, grant, client, of] = subject.members().map(untrusted_if_any);
+    tracing::info!(target: TARGET, %principal, role, %action, key, secret, grant, client, of, outcome = "forbidden", request_id, "refused");
     Ok(())
 }
 
@@ -136,6 +137,18 @@ pub fn name_moved(server: &str, name: &str, previous_owner: &str, offered_as: &s
     Ok(())
 }
 
+impl Subject {
+    /// The client of the authorization server with this id.
+    pub fn client(id: &str) -> Self {
+        Self { client: Some(id.to_owned()), ..Self::default() }
+    }
+
+    /// Returns the members of a line, in their order.
+    fn members(&self) -> [Option<&str>; 5] {
+        [&self.key, &self.secret, &self.grant, &self.client, &self.of].map(Option::as_deref)
+    }
+}
+
 impl AuditRecord {
     fn new(
         actor: Actor<'_>,
@@ -150,11 +163,7 @@ impl AuditRecord {
             action,
             server: server.map(str::to_owned),
             tool,
-            key: None,
-            secret: None,
-            grant: None,
-            client: None,
-            of: None,
+            subject: Subject::default(),
             outcome: UNFINISHED.into(),
             started: Instant::now(),
             is_withdrawn: false,
@@ -167,29 +176,9 @@ impl AuditRecord {
         self.server = Some(server.to_owned());
     }
 
-    /// Sets the name of the API key that the action is about.
-    pub fn about_key(&mut self, name: &str) {
-        self.key = Some(name.to_owned());
-    }
-
-    /// Sets the secret that the action is about.
-    pub fn about_secret(&mut self, secret: SecretRef<'_>) {
-        (self.secret, self.of) = (secret.name.map(str::to_owned), Some(secret.of.to_owned()));
-    }
-
-    /// Sets the id of the grant that the action is about.
-    pub fn about_grant(&mut self, id: &str) {
-        self.grant = Some(id.to_owned());
-    }
-
-    /// Sets the id of the client of the authorization server that the action is about.
-    pub fn about_client(&mut self, id: &str) {
-        self.client = Some(id.to_owned());
-    }
-
-    /// Sets the principal that the action is about.
-    pub fn of_principal(&mut self, principal: &str) {
-        self.of = Some(principal.to_owned());
+    /// Sets what the action is about, once it is known.
+    pub fn about(&mut self, subject: Subject) {
+        self.subject = subject;
     }
 
     /// Ends a call that was answered. The outcome is [`DONE`], `tool_error`, the code of Switchyard's error, or the
@@ -233,27 +222,12 @@ impl Drop for AuditRecord {
         if self.is_withdrawn {
             return;
         }
-        let Self {
-            role,
-            request,
-            action,
-            server,
-            tool,
-            key,
-            secret,
-            grant,
-            client,
-            of,
-            outcome,
-            started,
-            slot,
-            ..
-        } = &*self;
+        let Self { role, request, action, server, tool, subject, outcome, started, slot, .. } = &*self;
         let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
-        let [server, tool, key, secret, grant, client, of] =
-            [server, tool, key, secret, grant, client, of].map(|name| untrusted_if_any(name.as_deref()));
+        let [server, tool] = [server, tool].map(|name| untrusted_if_any(name.as_deref()));
+        let [key, secret, grant, client, of] = subject.members().map(untrusted_if_any);
         if *action == CALL {
             tracing::debug!(target: TARGET, %principal, role, action, server, tool, %outcome, duration_ms, request_id, "called");
         } else {

@@ -54,8 +54,8 @@ fn allowed_and_denied_operations_are_audited_by_default() {
         let record = operation(Actor { request: Some(request), ..WHO }, "reconnect", Some("issues"));
         record.expect("room").expect("it is heard").ended(DONE);
         drop(operation(WHO, "reload", None));
-        refused(Actor { principal: "jwt:a\nb", role: "reader", request: None }, "tools/call", None)
-            .expect("room");
+        let weak = Actor { principal: "jwt:a\nb", role: "reader", request: None };
+        refused(weak, "tools/call", &Subject::default()).expect("room");
         assert!(call(WHO, || "echo".into()).expect("room").is_none(), "calls are not heard");
     });
     let id = request.to_string();

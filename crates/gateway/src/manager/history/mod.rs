@@ -20,7 +20,6 @@ mod segment;
 mod thinning;
 mod writer;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore};
 
 use super::live_events::ToolCall;
+use runtime::fair_shares::FairShares;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 
@@ -80,9 +80,8 @@ struct State {
     ring_charge: SteppedCharge,
     /// Calls that are not written yet.
     queue: Vec<Ended>,
-    queue_bytes: usize,
-    /// Those of each principal.
-    queue_shares: HashMap<ring::Owner, usize>,
+    /// Their bytes. A principal may have three times what is free, as in the ring.
+    queue_shares: FairShares<ring::Owner, 3>,
     queue_charge: SteppedCharge,
 }
 
@@ -97,8 +96,7 @@ impl CallHistory {
             ring: Ring::new(RING_BYTES, 0),
             ring_charge: SteppedCharge::new(),
             queue: Vec::new(),
-            queue_bytes: 0,
-            queue_shares: HashMap::new(),
+            queue_shares: FairShares::new(),
             queue_charge: SteppedCharge::new(),
         };
         let [is_on, has_arguments] = [false; 2].map(AtomicBool::new);
@@ -150,20 +148,11 @@ impl CallHistory {
         let id = micros(at).max(state.last + 1);
         state.last = id;
         let ended = Ended { id, at, call };
-        let before = state.queue_bytes;
-        let mut is_lost = false;
-        if self.files.is_some() && state.config.days > 0 {
-            let bytes = state.queue_bytes + size;
-            let own = state.queue_shares.get(&ended.call.principal).map_or(size, |own| own + size);
-            let has_room = bytes <= QUEUE_BYTES && own <= ring::ALPHA * (QUEUE_BYTES - bytes);
-            is_lost = !has_room || !state.queue_charge.covers(bytes);
-            if !is_lost {
-                state.queue_bytes = bytes;
-                state.queue_shares.insert(ended.call.principal.clone(), own);
-                state.queue.push(ended.clone());
-            }
-        }
-        let reaches = |bytes| before < bytes && state.queue_bytes >= bytes;
+        let before = state.queue_shares.sum();
+        let is_written = self.files.is_some() && state.config.days > 0;
+        let is_lost = is_written && !state.enqueue(&ended, size);
+        let after = state.queue_shares.sum();
+        let reaches = |bytes| before < bytes && after >= bytes;
         let (is_first, is_half_full) = (reaches(1), reaches(QUEUE_BYTES / 2));
         state.keep(ended, size);
         drop(state);
@@ -185,6 +174,21 @@ impl CallHistory {
 }
 
 impl State {
+    /// Adds the call to those that wait to be written. Returns whether there is room for it.
+    fn enqueue(&mut self, ended: &Ended, size: usize) -> bool {
+        let (owner, bytes) = (&ended.call.principal, self.queue_shares.sum() + size);
+        if self.queue_shares.take(owner, size, QUEUE_BYTES.saturating_sub(bytes)).is_err() {
+            return false;
+        }
+        let has_room = self.queue_charge.covers(bytes);
+        if has_room {
+            self.queue.push(ended.clone());
+        } else {
+            self.queue_shares.give_back(owner, size);
+        }
+        has_room
+    }
+
     fn keep(&mut self, ended: Ended, size: usize) {
         self.ring.push(ended, size);
         while !self.ring_charge.covers(self.ring.bytes()) {

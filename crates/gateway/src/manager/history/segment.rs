@@ -88,7 +88,7 @@ fn count_lines(text: &[u8]) -> usize {
 }
 
 /// The lines of `text` that are whole, the last one first.
-pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], Line<'_>)> {
+pub(super) fn lines(text: &[u8]) -> impl DoubleEndedIterator<Item = (&[u8], Line<'_>)> {
     let whole = text.rsplit(|byte| *byte == b'\n');
     whole.filter_map(|line| Some((line, serde_json::from_slice(line).ok()?)))
 }

@@ -61,9 +61,9 @@ impl Tallies {
         self.files.remove(path);
     }
 
-    /// Forgets files that are not among `paths`.
+    /// Forgets files that are not among `paths`, which are sorted.
     pub(super) fn retain(&mut self, paths: &[PathBuf]) {
-        self.files.retain(|path, _| paths.contains(path));
+        self.files.retain(|path, _| paths.binary_search(path).is_ok());
     }
 
     /// How many calls all files have.
@@ -132,24 +132,17 @@ pub(super) fn thin(paths: &[PathBuf], tallies: &mut Tallies, (most, most_lines):
         };
         let room = before.filter(|before| has_room(before) && follows(before, path, &rest));
         let target = room.unwrap_or(path);
-        match written(path, target, &rest) {
-            Ok(()) if lines > 0 => {
-                if target != path {
-                    tallies.files.remove(path);
-                }
-                let tally = tallies.files.entry(target.clone()).or_default();
-                if target == path {
-                    tally.clear();
-                }
-                for (owner, count) in left {
-                    *tally.entry(owner).or_default() += count;
-                }
-                before = Some(target);
+        let is_written = lines > 0 && write(path, target, &rest).is_ok();
+        tallies.files.remove(path);
+        if !is_written || target != path {
+            let _ = fs::remove_file(path);
+        }
+        if is_written {
+            let tally = tallies.files.entry(target.clone()).or_default();
+            for (owner, count) in left {
+                *tally.entry(owner).or_default() += count;
             }
-            _ => {
-                let _ = fs::remove_file(path);
-                tallies.files.remove(path);
-            }
+            before = Some(target);
         }
     }
 }
@@ -157,9 +150,7 @@ pub(super) fn thin(paths: &[PathBuf], tallies: &mut Tallies, (most, most_lines):
 /// Returns the lines of `text` without the oldest ones that are in `excess`, and how many each principal has.
 fn without(text: &[u8], tallies: &Tallies, excess: &mut CallCounts) -> (Vec<u8>, CallCounts) {
     let (mut rest, mut left) = (Vec::new(), CallCounts::new());
-    let mut lines: Vec<_> = segment::lines(text).collect();
-    lines.reverse();
-    for (text, line) in lines {
+    for (text, line) in segment::lines(text).rev() {
         let owner = tallies.owner(line.principal.as_deref());
         if let Some(count) = excess.get_mut(&owner) {
             *count -= 1;
@@ -183,22 +174,18 @@ fn follows(before: &Path, path: &Path, rest: &[u8]) -> bool {
     }
     let before = segment::read(before).unwrap_or_default();
     let last = segment::lines(&before).next().map(|(_, line)| line.at);
-    let first = segment::lines(rest).last().map(|(_, line)| line.at);
+    let first = segment::lines(rest).next_back().map(|(_, line)| line.at);
     last.zip(first).is_some_and(|(last, first)| last <= first)
 }
 
 /// Writes `rest`, the lines that are left of the file at `path`: to `target`, the file before it, or in its place. The time
 /// of the last change stays that of the calls.
-fn written(path: &Path, target: &Path, rest: &[u8]) -> io::Result<()> {
-    if rest.is_empty() {
-        return fs::remove_file(path);
-    }
+fn write(path: &Path, target: &Path, rest: &[u8]) -> io::Result<()> {
     let changed = modified(path);
     if target == path {
         private_file::replace(path, rest)?;
     } else {
         private_file::append(target)?.write_all(rest)?;
-        fs::remove_file(path)?;
     }
     match changed {
         Some(changed) => File::options().append(true).open(target)?.set_modified(changed),

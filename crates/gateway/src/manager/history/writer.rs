@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{CallHistory, Ended};
+use runtime::fair_shares::FairShares;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 
@@ -40,8 +41,7 @@ async fn write(history: &Arc<CallHistory>) {
     let write = move || {
         let (queue, config) = {
             let mut state = history.lock();
-            state.queue_bytes = 0;
-            state.queue_shares.clear();
+            state.queue_shares = FairShares::new();
             state.queue_charge.clear();
             (std::mem::take(&mut state.queue), state.config)
         };

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use runtime::rate;
 use runtime::store::{LimitKind, PERIOD};
 
 /// Most callers of one limit with a count of their own.
@@ -86,12 +87,8 @@ impl Counts {
         }
         let time = requests.map(|most| PERIOD / most);
         if let Some(time) = time {
-            let free_at = count.free_at.max(now) + time;
-            let wait = free_at.saturating_duration_since(now).saturating_sub(PERIOD);
-            if !wait.is_zero() {
-                return Err((LimitKind::Requests, Some(wait)));
-            }
-            count.free_at = free_at;
+            rate::take(&mut count.free_at, now, time, PERIOD)
+                .map_err(|wait| (LimitKind::Requests, Some(wait)))?;
         }
         count.running += u32::from(calls.is_some());
         let taken = Taken { caller, time, running: calls.map(|_| count.running) };

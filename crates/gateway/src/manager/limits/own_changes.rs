@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use super::counts::Counts;
 use super::{CALLS_RETRY_IN, LimitGuard};
 use runtime::worker::now;
@@ -15,36 +17,38 @@ use runtime::worker::now;
 /// Changes of one caller in a minute, and at a time.
 const OF_ONE: (Option<u32>, Option<u32>) = (Some(20), Some(1));
 /// Changes of all callers at a time.
-const AT_A_TIME: u32 = 4;
+const AT_A_TIME: usize = 4;
 
 /// The counts of changes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::manager) struct OwnChanges {
-    of_one: Arc<Counts>,
-    of_all: Arc<Counts>,
+    counts: Arc<Counts>,
+    places: Arc<Semaphore>,
 }
 
 /// The place of a change that runs.
 #[must_use = "the change has its place as long as this lives"]
 pub struct OwnChange {
-    _places: [LimitGuard; 2],
+    _counted: LimitGuard,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Default for OwnChanges {
+    fn default() -> Self {
+        Self { counts: Arc::default(), places: Arc::new(Semaphore::new(AT_A_TIME)) }
+    }
 }
 
 impl OwnChanges {
     /// Admits a change by `caller`. The error says when to try again.
     pub(in crate::manager) fn admit(&self, caller: &str) -> Result<OwnChange, Duration> {
-        let take = |counts: &Arc<Counts>, caller: &str, most| match counts.take(caller, most, now(), |_| ()) {
-            Ok(taken) => {
-                Ok(LimitGuard { counts: Arc::clone(counts), taken, shared: None, is_admitted: false })
-            }
-            Err((_, wait)) => Err(wait.unwrap_or(CALLS_RETRY_IN)),
-        };
-        let mut places =
-            [take(&self.of_one, caller, OF_ONE)?, take(&self.of_all, "", (None, Some(AT_A_TIME)))?];
-        for place in &mut places {
-            place.is_admitted = true;
-        }
-        Ok(OwnChange { _places: places })
+        let counts = Arc::clone(&self.counts);
+        let taken = counts.take(caller, OF_ONE, now(), |_| ());
+        let taken = taken.map_err(|(_, wait)| wait.unwrap_or(CALLS_RETRY_IN))?;
+        let mut counted = LimitGuard { counts, taken, shared: None, is_admitted: false };
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| CALLS_RETRY_IN)?;
+        counted.is_admitted = true;
+        Ok(OwnChange { _counted: counted, _place: place })
     }
 }
 
