@@ -61,12 +61,16 @@ def wait(is_reached):
 
 
 def inherited(pid, sockets):
-    """What the child processes of `pid` have of the sockets and of the variables."""
+    """What the child processes of `pid` have of the sockets and of the variables. One that has not executed its own program
+    yet is a copy of `pid`, and has everything."""
+    program = os.readlink(f"/proc/{pid}/exe")
     inodes = {f"socket:[{os.fstat(each.fileno()).st_ino}]" for each in sockets}
     found, children = [], 0
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if int(folder.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]) != pid:
+                continue
+            if os.readlink(folder / "exe") == program:
                 continue
             children += 1
             found += [os.readlink(each) for each in folder.joinpath("fd").iterdir() if os.readlink(each) in inodes]

@@ -15,8 +15,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use secrecy::SecretString;
 
 use super::Endpoints;
-use super::answer;
-use super::requests::{ClientRequest, JSON};
+use super::answer::{self, JSON};
+use super::requests::ClientRequest;
 use crate::request_class::MAX_REGISTRATION;
 use auth::Principal;
 use authorization::{Code, Error};
@@ -33,8 +33,8 @@ pub(super) async fn register(
     State(endpoints): State<Arc<Endpoints>>,
     request: Request,
 ) -> Result<Response, Response> {
-    let limits = (JSON, MAX_REGISTRATION);
-    let request = ClientRequest::with_body(request, &endpoints.register_rate, limits).await?;
+    let rate = &endpoints.register_rate;
+    let request = ClientRequest::with_body(request, rate, JSON, MAX_REGISTRATION).await?;
     let not_json = |_| answer::invalid(StatusCode::BAD_REQUEST, "the body is not valid JSON");
     let json = Raw::parse(&request.body).map_err(not_json)?;
     let record = audit::operation(stranger(request.id), "register_client", None);

@@ -42,7 +42,7 @@ pub(super) async fn revoke(
 }
 
 async fn form(endpoints: &Endpoints, request: Request) -> Result<ClientRequest, Response> {
-    ClientRequest::with_body(request, &endpoints.token_rate, (FORM, MAX_FORM)).await
+    ClientRequest::with_body(request, &endpoints.token_rate, FORM, MAX_FORM).await
 }
 
 fn refused(error: &authorization::Error, request: &ClientRequest) -> Response {
