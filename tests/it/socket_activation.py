@@ -68,6 +68,9 @@ def inherited(pid, sockets):
         try:
             if int(folder.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]) != pid:
                 continue
+            # Between `fork` and `exec` a child is a copy of the program, with all that it has.
+            if folder.joinpath("cmdline").read_bytes() == pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                continue
             children += 1
             found += [os.readlink(each) for each in folder.joinpath("fd").iterdir() if os.readlink(each) in inodes]
             found += [each for each in folder.joinpath("environ").read_text().split("\0") if each.startswith("LISTEN_")]
