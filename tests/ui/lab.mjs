@@ -82,7 +82,7 @@ export class Gateway {
     return fetch(`${this.base}/api/v1/mcp${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   }
 
-  stop() {
+  close() {
     this.process.kill('SIGTERM');
   }
 }
