@@ -31,10 +31,6 @@ release *args:
 budget *args:
     scripts/budget {{args}}
 
-# A flame graph of the gateway under load: `just profile NAME`.
-profile *args:
-    scripts/profile {{args}}
-
 # Format the sources.
 fmt:
     cargo fmt --all

@@ -106,10 +106,6 @@ class Chroma:
         asked = {"include": [], "limit": 100_000}
         return set(ask("POST", f"{self.url}{RECORDS}/{self.collection(name)}/get", asked)["ids"])
 
-    def drop(self, name: str) -> None:
-        """A collection is deleted, past the gateway."""
-        ask("DELETE", f"{self.url}{RECORDS}/{name}")
-
     def count(self, collection: str) -> int:
         return int(ask("GET", f"{self.url}{RECORDS}/{collection}/count"))
 
@@ -131,7 +127,7 @@ def _answers(url: str) -> bool:
 
 def registry(chroma: Chroma, stub: str, **options: Any) -> dict[str, Any]:
     """A registry with Chroma alone. A failure is seen at once, because nothing is tried again."""
-    embedding = options.pop("embedding", {"provider": "openai", "url": stub, "model": "all-MiniLM-L6-v2"})
+    embedding = {"provider": "openai", "url": stub, "model": "all-MiniLM-L6-v2"}
     server = {
         "transport": "builtin",
         "builtin": "chroma",

@@ -1,4 +1,4 @@
-"""What a run is made of: a real R2R, a real Redis, a slow wire to it, and the gateway in front of all.
+"""What a run is made of: a real R2R, a real Redis, and the gateway in front of both.
 
 Invariants: everything listens on loopback, on ports that were free; all data lies below the folder of the
 run; only what was started here is ended, by its own pid. Programs end with their `with` block.
@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -79,10 +77,6 @@ class Lab:
         self._script("stop-r2r")
         self.up(**settings)
 
-    def kill(self) -> None:
-        """R2R is gone without a word."""
-        self._script("kill-r2r")
-
     def answered(self, request: str, since: int = 0) -> list[str]:
         """The lines of R2R's log, from the byte `since` on, about requests such as `POST /v3/users/login`."""
         with self.log.open("rb") as log:
@@ -113,15 +107,15 @@ class Lab:
 class Redis:
     """A redis-server that keeps nothing on disk, and the few commands that a test sends to it."""
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         program = shutil.which("redis-server")
         if program is None:
             raise Failed("redis-server is missing; on Debian: apt-get install redis-server")
         folder.mkdir(parents=True, exist_ok=True)
-        self.port = port or free_port()
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/"
         command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-        self._program = Program("redis-server", command, folder / f"redis-{time.time_ns()}.log")
+        self._program = Program("redis-server", command, folder / "redis.log")
 
     def __enter__(self) -> Redis:
         try:
@@ -132,18 +126,7 @@ class Redis:
         return self
 
     def __exit__(self, *how: Any) -> None:
-        self._program.signal(signal.SIGCONT)
         self._program.__exit__(None, None, None)
-
-    def kill(self) -> None:
-        self._program.signal(signal.SIGKILL)
-
-    def pause(self) -> None:
-        """It keeps its connections and answers nothing."""
-        self._program.signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._program.signal(signal.SIGCONT)
 
     def keys(self) -> list[str]:
         """All keys."""
@@ -172,55 +155,6 @@ def _resp(answer: Any) -> Any:
     if kind == b"-":
         raise Failed(f"redis: {rest.decode()}")
     return int(rest) if kind == b":" else rest
-
-
-class SlowWire:
-    """A TCP relay whose answers come `delay` seconds late; 0 is a plain relay."""
-
-    def __init__(self, port: int) -> None:
-        self.delay = 0.0
-        self._to = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-
-    def __enter__(self) -> SlowWire:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *how: Any) -> None:
-        # A thread that waits in accept keeps the socket; this wakes it up.
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                far = socket.create_connection(("127.0.0.1", self._to))
-            except OSError:
-                near.close()
-                continue
-            for source, sink, is_late in ((near, far, False), (far, near, True)):
-                threading.Thread(target=self._carry, args=(source, sink, is_late), daemon=True).start()
-
-    def _carry(self, source: socket.socket, sink: socket.socket, is_late: bool) -> None:
-        try:
-            while piece := source.recv(65536):
-                if is_late and self.delay:
-                    time.sleep(self.delay)
-                sink.sendall(piece)
-        except OSError:
-            pass
-        finally:
-            for end in (source, sink):
-                try:
-                    end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
-            source.close()
 
 
 class Gateway:

@@ -140,7 +140,7 @@ SETTLED: tuple[Settled, ...] = (
         ("state-*/python", "state-*/fastmcp"), ("*: ping", "a: level warning"), ("result", "error", "error.*"), _NO_PING
     ),
     Settled(("state-*/python", "state-*/fastmcp"), ("a: subscribe",), ("result", "error"), _LISTEN),
-    Settled(("state-stdio/*",), ("*: kinds of notices",), ("notifications/progress",), _STARTS, racing=True),
+    Settled(("state-stdio/*", "session-tools-stdio/*"), ("*: kinds of notices",), ("notifications/progress",), _STARTS, racing=True),
     Settled(
         _modern("session-tools-stdio", "state-stdio"),
         ("a: heard *_changed, *", "a: heard resources/updated, *"),

@@ -286,23 +286,8 @@ def report(rows: Sequence[Row], unneeded: Sequence[Settled], settings: Settings)
         print(f"\nsettled.py: no difference needs this any more, remove it: {entry}")
     if failing := next(((row, one) for row in rows for one in row.counting()), None):
         row, one = failing
-        print(f"\none again: tests/conformance/run.py --leg {row.leg} --set {row.revision} --scenario {one.scenario}")
+        print(f"\none again: tests/conformance/run.py --binary … --leg {row.leg} --set {row.revision} --scenario {one.scenario}")
     print(f"\nresults and logs: {settings.out}")
-
-
-def hold(settings: Settings, leg: str) -> None:
-    """Starts a leg and keeps it until the input ends, to run the suite by hand."""
-    with (
-        direct_server(settings, direct_fixture(leg), settings.out / "direct") as direct,
-        gateway_server(settings, leg, settings.out / leg) as url,
-    ):
-        print(f"direct:  {direct}\ngateway: {url}\nlogs:    {settings.out}\n")
-        print(
-            f"PATH={settings.peers.bin}:$PATH conformance server --url {url}"
-            " --scenario NAME --spec-version 2026-07-28 --verbose\n"
-        )
-        print("the end of input (Ctrl-D) ends them")
-        sys.stdin.read()
 
 
 def arguments() -> argparse.Namespace:
@@ -310,25 +295,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--leg", action="append", choices=LEGS, help="only this one; may be repeated")
     parser.add_argument("--set", action="append", choices=suite.SETS, help="only this revision; may be repeated")
     parser.add_argument("--scenario", action="append", default=[], help="only this one; may be repeated")
-    parser.add_argument("--binary", type=Path, help="the gateway; default: $SWITCHYARD_BINARY, else the newest build")
+    parser.add_argument("--binary", type=Path, required=True, help="the gateway")
     parser.add_argument("--examples", type=Path, help="where our own peers are; default: beside the gateway")
     parser.add_argument(
         "--peers", type=Path, default=os.environ.get("SWITCHYARD_PEERS"), help="what scripts/peers prints"
     )
     parser.add_argument("--out", type=Path, help="a folder for results and logs; default: a new one")
-    parser.add_argument(
-        "--hold", action="store_true", help="start the leg, print its URLs, and wait for the end of input"
-    )
     return parser.parse_args()
-
-
-def newest_binary() -> Path:
-    """The program as cargo built it last."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target"))
-    built = [file for kind in ("release", "debug") if (file := target / kind / "switchyard").exists()]
-    if not built:
-        raise Failed(f"there is no switchyard below {target}: run `cargo build`")
-    return max(built, key=lambda file: file.stat().st_mtime)
 
 
 def main() -> int:
@@ -337,15 +310,12 @@ def main() -> int:
     try:
         if not asked.peers:
             raise Failed("SWITCHYARD_PEERS is not set: set it to what `scripts/peers` prints")
-        binary = asked.binary or Path(os.environ.get("SWITCHYARD_BINARY") or newest_binary())
+        binary = asked.binary
         out = (asked.out or Path(tempfile.mkdtemp(prefix="conformance-"))).resolve()
         examples = (asked.examples or binary.parent / "examples").resolve()
         peers = Peers(Path(asked.peers).resolve())
         settings = Settings(binary.resolve(), examples, peers, out, tuple(asked.scenario))
         legs = asked.leg or list(LEGS)
-        if asked.hold:
-            hold(settings, legs[0])
-            return 0
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             servers = [leg for leg in legs if leg != CLIENT_LEG]
             rows = run_servers(settings, servers, asked.set or suite.SETS, pool) if servers else []

@@ -12,7 +12,7 @@ use crate::support::asking::Asking;
 use crate::support::client::{Session, Stream};
 use crate::support::redis::Redis;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually, odd};
+use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, at_once, eventually, odd};
 
 const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const ONE: &str = "swy_one_abcdef0123456789abcdef0123456789abcdef0123456789";
@@ -165,7 +165,7 @@ async fn over_sse(gateway: &Running, client: &Client) -> Value {
 
 #[tokio::test]
 async fn the_second_request_of_a_minute_is_refused_on_every_way() {
-    for way in Way::ALL {
+    at_once(Way::ALL, async |way| {
         let server = tickets();
         let gateway = before(&server, "callers: {role: caller, requests_per_minute: 1}").await;
         let began = Instant::now();
@@ -213,7 +213,8 @@ async fn the_second_request_of_a_minute_is_refused_on_every_way() {
         assert!(codes.contains(&&json!("limit_reached")), "{way:?}: {calls}");
         let breakers = rest_get(&gateway, "/circuit-breakers").await;
         assert_eq!(breakers["circuit_breakers"][0]["failure_count"], 0, "{breakers}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]

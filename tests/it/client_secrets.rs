@@ -9,7 +9,7 @@ use crate::oauth::{ALICE, BOB, keys};
 use crate::support::browser::{Browser, Page};
 use crate::support::gateway::Running;
 use crate::support::named_issuer::{DemandingServer, TokenService};
-use crate::support::{Client, Gateway, Registry, eventually};
+use crate::support::{Client, Gateway, Registry, at_once, eventually};
 
 /// Long enough for several attempts to connect, which each need a token.
 const SEVERAL_ATTEMPTS: Duration = Duration::from_secs(4);
@@ -80,7 +80,7 @@ async fn is_refused(gateway: &Running, origin: &str) {
 #[tokio::test]
 async fn credentials_of_a_machine_go_to_no_login_service_that_the_server_names_later() {
     let provider = TokenService::start();
-    for (oauth, part) in machine_credentials(&provider) {
+    at_once(machine_credentials(&provider), async |(oauth, part)| {
         let (honest, stranger) = (TokenService::start(), TokenService::start());
         let server = DemandingServer::naming(&honest.issuer());
         let running = gateway(&registry(&server, &oauth)).start().await;
@@ -98,7 +98,8 @@ async fn credentials_of_a_machine_go_to_no_login_service_that_the_server_names_l
         running.hang_up();
         has_asked(&stranger, part).await;
         drop(running);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -229,9 +230,9 @@ async fn a_token_of_a_server_is_not_sent_to_another_url_under_its_name() {
 
 #[tokio::test]
 async fn a_machine_asks_for_no_scope_that_the_file_does_not_name() {
-    for (scopes, sent) in
-        [("", None), (", scopes: [read]", Some("scope=read")), (", scopes: server", Some("scope=admin"))]
-    {
+    let cases =
+        [("", None), (", scopes: [read]", Some("scope=read")), (", scopes: server", Some("scope=admin"))];
+    at_once(cases, async |(scopes, sent)| {
         let honest = TokenService::start();
         let server = DemandingServer::naming(&honest.issuer());
         server.challenges_with("scope=\"admin\"");
@@ -247,7 +248,8 @@ async fn a_machine_asks_for_no_scope_that_the_file_does_not_name() {
             let is_wider = scopes.contains("server") && scope.is_some_and(|scope| scope.contains("admin"));
             assert!(scope == sent || is_wider, "{request}");
         }
-    }
+    })
+    .await;
 }
 
 #[test]

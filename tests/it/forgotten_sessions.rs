@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::scripted::{ReceivedRequest, Step, TestServer, end, full, stream};
 
-use crate::support::{Gateway, Registry, Running, eventually, odd};
+use crate::support::{Gateway, Registry, Running, at_once, eventually, odd};
 
 /// How a server says that it does not know the session. `$ID` is the id of the request.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ fn is_call(seen: &ReceivedRequest) -> bool {
 
 #[tokio::test]
 async fn a_call_that_did_not_run_is_repeated_once_on_a_new_session() {
-    for form in REPEATED {
+    at_once(REPEATED, async |form| {
         let server = Forgetful::new(form, false).await;
         let gateway = ready(&server.registry().with("retry_attempts: 0")).await;
         assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{form:?}");
@@ -121,12 +121,13 @@ async fn a_call_that_did_not_run_is_repeated_once_on_a_new_session() {
         assert_eq!(called.status, 200, "{form:?}: {called:?}");
         assert_eq!(server.opened(), opened + 1, "{form:?}");
         assert!(breaker_is_closed(&gateway).await, "{form:?}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
-    for form in FAILED {
+    at_once(FAILED, async |form| {
         let server = Forgetful::new(form, false).await;
         let gateway = ready(&server.registry()).await;
         assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{form:?}");
@@ -140,12 +141,13 @@ async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
         let called = gateway.call("one", "fine", json!({})).await;
         assert_eq!((called.status, server.opened()), (200, opened + 1), "{form:?}: {called:?}");
         assert!(breaker_is_closed(&gateway).await, "{form:?}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn many_calls_at_once_open_one_new_session() {
-    for form in [REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[9]] {
+    at_once([REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[9]], async |form| {
         let server = Forgetful::new(form, false).await;
         let gateway = ready(&server.registry().setting("connection_pool_size: 1")).await;
         for round in 1..4 {
@@ -158,54 +160,59 @@ async fn many_calls_at_once_open_one_new_session() {
             assert_eq!(server.opened(), opened + 1, "{form:?}, round {round}");
         }
         assert!(breaker_is_closed(&gateway).await, "{form:?}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_refusal_that_a_new_session_does_not_cure_is_the_answer() {
-    for (form, text) in [
-        (
-            Form(400, JSON, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"bad x"}}"#),
-            "bad x",
-        ),
-        (Form(404, "", ""), "404"),
-        (Form(400, "", ""), "400"),
-    ] {
-        let server = odd::http(move |seen| match seen.method().as_str() {
-            "initialize" => {
-                let body = format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#,
-                    seen.id(),
-                    odd::usual_result(seen)?
-                );
-                Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
+    at_once(
+        [
+            (
+                Form(400, JSON, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"bad x"}}"#),
+                "bad x",
+            ),
+            (Form(404, "", ""), "404"),
+            (Form(400, "", ""), "400"),
+        ],
+        async |(form, text)| {
+            let server = odd::http(move |seen| match seen.method().as_str() {
+                "initialize" => {
+                    let body = format!(
+                        r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#,
+                        seen.id(),
+                        odd::usual_result(seen)?
+                    );
+                    Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
+                }
+                "tools/call" if seen.has(r#""odd""#) => Some(vec![full(form.0, form.1, form.2)]),
+                _ => None,
+            })
+            .await;
+            let gateway = ready(&Registry::new().http("one", server.url.as_str())).await;
+            let count = |method: &str| server.seen().iter().filter(|seen| seen.method() == method).count();
+            let before = count("initialize");
+            let refused = gateway.call("one", "odd", json!({})).await;
+            assert_ne!(refused.status, 200, "{form:?}");
+            assert!(format!("{refused:?}").contains(text), "{form:?}: {refused:?}");
+            assert_eq!(count("tools/call"), 2, "{form:?}: once more on a new session");
+            for _ in 0..10 {
+                gateway.call("one", "odd", json!({})).await;
             }
-            "tools/call" if seen.has(r#""odd""#) => Some(vec![full(form.0, form.1, form.2)]),
-            _ => None,
-        })
-        .await;
-        let gateway = ready(&Registry::new().http("one", server.url.as_str())).await;
-        let count = |method: &str| server.seen().iter().filter(|seen| seen.method() == method).count();
-        let before = count("initialize");
-        let refused = gateway.call("one", "odd", json!({})).await;
-        assert_ne!(refused.status, 200, "{form:?}");
-        assert!(format!("{refused:?}").contains(text), "{form:?}: {refused:?}");
-        assert_eq!(count("tools/call"), 2, "{form:?}: once more on a new session");
-        for _ in 0..10 {
-            gateway.call("one", "odd", json!({})).await;
-        }
-        if form.0 == 400 {
-            let opened = count("initialize") - before;
-            assert!(opened <= 5, "{form:?}: {opened} sessions for one caller's mistake");
-        }
-        assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{form:?}");
-        assert!(breaker_is_closed(&gateway).await, "{form:?}");
-    }
+            if form.0 == 400 {
+                let opened = count("initialize") - before;
+                assert!(opened <= 5, "{form:?}: {opened} sessions for one caller's mistake");
+            }
+            assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{form:?}");
+            assert!(breaker_is_closed(&gateway).await, "{form:?}");
+        },
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_idle_session_is_opened_again_after_a_health_check() {
-    for form in [REPEATED[0], REPEATED[6], REPEATED[8], FAILED[0], FAILED[1], FAILED[3]] {
+    at_once([REPEATED[0], REPEATED[6], REPEATED[8], FAILED[0], FAILED[1], FAILED[3]], async |form| {
         let server = Forgetful::new(form, false).await;
         let gateway = Gateway::of(&server.registry().setting("health_check_interval: 1")).start().await;
         gateway.offers(&["fine", "odd"]).await;
@@ -215,12 +222,13 @@ async fn an_idle_session_is_opened_again_after_a_health_check() {
             (server.opened() > opened).then_some(())
         })
         .await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_refused_event_stream_ends_the_session() {
-    for form in [REPEATED[0], REPEATED[4], REPEATED[6], FAILED[0]] {
+    at_once([REPEATED[0], REPEATED[4], REPEATED[6], FAILED[0]], async |form| {
         let server = Forgetful::new(form, true).await;
         let _gateway = ready(&server.registry()).await;
         let opened = server.opened();
@@ -231,12 +239,13 @@ async fn a_refused_event_stream_ends_the_session() {
             (server.opened() > opened).then_some(())
         })
         .await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn the_session_of_one_client_is_opened_again_too() {
-    for form in [REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[8], FAILED[0], FAILED[1]] {
+    at_once([REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[8], FAILED[0], FAILED[1]], async |form| {
         let server = Forgetful::new(form, false).await;
         let gateway = ready(&server.registry().with("sharing: per_session")).await;
         let session = gateway.mcp().legacy().await;
@@ -250,5 +259,6 @@ async fn the_session_of_one_client_is_opened_again_too() {
         assert!(format!("{answer:?}").contains("hi"), "{form:?}: {answer:?}");
         assert!(server.opened() > opened, "{form:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    })
+    .await;
 }

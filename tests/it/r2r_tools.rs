@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::support::client::{MODERN, client_info};
 use crate::support::gateway::Running;
 use crate::support::r2r::{Fault, KEY, R2r};
-use crate::support::{Gateway, Registry};
+use crate::support::{Gateway, Registry, at_once};
 
 const TEXTS: [(&str, &str); 5] = [
     ("install.md", "Install the gateway on Debian with the package. It listens on port 9000."),
@@ -155,7 +155,7 @@ async fn breaker(gateway: &Running) -> (String, u64) {
 #[tokio::test]
 async fn service_that_answers_5xx_or_nothing_opens_the_breaker() {
     let search = "POST /v3/retrieval/search";
-    for fault in [Fault::Status(500), Fault::Status(507), Fault::Hang] {
+    at_once([Fault::Status(500), Fault::Status(507), Fault::Hang], async |fault| {
         let (r2r, _folder, gateway) = serving().await;
         r2r.fail_next("/retrieval/search", 100, fault.clone());
         for number in 0..5 {
@@ -171,7 +171,8 @@ async fn service_that_answers_5xx_or_nothing_opens_the_breaker() {
         let refused = gateway.call("r2r", "r2r_search", json!({"query": "later"})).await;
         assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("circuit_open")), "{refused:?}");
         assert_eq!(r2r.count(search), before, "nothing is sent");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]

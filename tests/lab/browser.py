@@ -96,8 +96,6 @@ class Browser:
 
     def __init__(self, password: str = "", wants: Mapping[str, str] | None = None) -> None:
         self.pages: list[Page] = []
-        #: The beginning of URLs that are not opened by a redirect; empty for none.
-        self.stops_at = ""
         self._password, self._wants = password, dict(wants or {})
         self._cookies: dict[str, dict[str, str]] = {}
 
@@ -110,10 +108,6 @@ class Browser:
                 return page
             page = self._submit(page, form)
         raise Lost(f"{url}: still a form after {MOST_STEPS} pages")
-
-    def open(self, url: str) -> Page:
-        """Opens a URL and follows redirects, and submits nothing."""
-        return self._follow("GET", url)
 
     def request(
         self, method: str, url: str, body: str | None = None, headers: Mapping[str, str] | None = None
@@ -171,7 +165,7 @@ class Browser:
             url = urljoin(page.url, page.headers["location"])
             if targets is not None and not any(url.startswith(target) for target in targets):
                 raise Lost(f"`form-action` forbids {_origin(url)}")
-            if not _is_here(url) or self.stops_at and url.startswith(self.stops_at):
+            if not _is_here(url):
                 self.pages.append(Page(url, page.status, {}, ""))
                 return self.pages[-1]
             page = self.request("GET", url)

@@ -26,10 +26,9 @@ class Answer:
 
 
 class Caller:
-    """One client with one connection. `seen` has the text of each answer."""
+    """One client with one connection."""
 
     def __init__(self, base: str, key: str = "") -> None:
-        self.seen: list[str] = []
         self._credential = {"authorization": f"Bearer {key}"} if key else {}
         self._host = urlsplit(base).netloc
         self._connection = http.client.HTTPConnection(self._host, timeout=PATIENCE)
@@ -45,7 +44,6 @@ class Caller:
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             self._connection.close()
             status, text = self._send(method, path, body, fields)
-        self.seen.append(text)
         events = [line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:")]
         text = events[-1] if events else text
         return Answer(status, json.loads(text) if text.strip() else None)

@@ -5,8 +5,10 @@ Invariant: only what was started here is ended, by its own handle. Everything li
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import socket
 import subprocess
 import time
@@ -137,11 +139,15 @@ def start_tasks_peer(examples: Path, log: Path) -> Program:
 
 
 def free_port() -> int:
-    """A port that was free just now, for programs that cannot choose one themselves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that was free just now, for programs that cannot choose one themselves.
+
+    The system gives none of this range to a connection, so that nothing takes it before the program listens.
+    """
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _accepts(port: int) -> bool:

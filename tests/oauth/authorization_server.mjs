@@ -12,24 +12,19 @@
 //   POST /ttl      {"seconds": 3}            lifetime of access tokens from now on
 //   POST /down     {"how": "closed"}         nothing listens; {"how": "failing"}: each request is answered with 503
 //   POST /up       {}
-//   POST /revoke   {"account": "ann"}        ends what that account has granted
-//   POST /entra    {"on": true}              refuses requests that name a resource, as Entra ID does, but for machines
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
-import { Provider, errors } from 'oidc-provider';
+import { Provider } from 'oidc-provider';
 
 const [port, controlPort] = process.argv.slice(2).map(Number);
 const issuer = `http://127.0.0.1:${port}`;
 const ACCOUNTS = Object.fromEntries(['ann', 'ben', 'cas', 'dan'].map((name) => [name, `${name}@example.com`]));
-// What ID tokens say beside the email address. That of `dan` is not verified.
-const GROUPS = { ann: ['staff'], ben: ['staff', 'ops'], cas: [], dan: ['staff'] };
 const RESOURCE_SCOPES = 'notes:read notes:write reader caller mcp:list mcp:call mcp:operate';
 
 const state = {
-  ttl: 3600, down: null, whileDown: 0, registrations: 0, revocations: 0, isEntra: false, withResource: 0,
+  ttl: 3600, down: null, whileDown: 0, registrations: 0, revocations: 0,
   tokenRequests: {}, failures: [], tokens: [],
 };
-const grants = Object.fromEntries(Object.keys(ACCOUNTS).map((account) => [account, []]));
 
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const key = { ...privateKey.export({ format: 'jwk' }), kid: 'one', use: 'sig', alg: 'RS256' };
@@ -39,11 +34,11 @@ const provider = new Provider(issuer, {
   clients: JSON.parse(process.env.AUTHORIZATION_SERVER_CLIENTS ?? '[]'),
   // Clients may ask for `superuser`, and get no token with it.
   scopes: ['openid', 'offline_access', 'superuser', ...RESOURCE_SCOPES.split(' ')],
-  claims: { openid: ['sub'], email: ['email', 'email_verified'], groups: ['groups'] },
+  claims: { openid: ['sub'], email: ['email', 'email_verified'] },
   conformIdTokenClaims: false,
   findAccount: (_, id) => ({
     accountId: id,
-    claims: () => ({ sub: id, email: ACCOUNTS[id], email_verified: id !== 'dan', groups: GROUPS[id] }),
+    claims: () => ({ sub: id, email: ACCOUNTS[id], email_verified: true }),
   }),
   pkce: { required: () => true },
   rotateRefreshToken: true,
@@ -58,15 +53,10 @@ const provider = new Provider(issuer, {
     resourceIndicators: {
       enabled: true,
       useGrantedResource: () => true,
-      getResourceServerInfo: (_, resource, { clientId }) => {
-        const isOfMachine = clientId === 'machine';
-        if (!isOfMachine) state.withResource += 1;
-        if (state.isEntra && !isOfMachine) throw new errors.InvalidTarget('AADSTS9010010: the resource does not match the scopes');
-        return {
-          scope: RESOURCE_SCOPES, audience: resource, accessTokenTTL: state.ttl,
-          accessTokenFormat: 'jwt', jwt: { sign: { alg: 'RS256' } },
-        };
-      },
+      getResourceServerInfo: (_, resource) => ({
+        scope: RESOURCE_SCOPES, audience: resource, accessTokenTTL: state.ttl,
+        accessTokenFormat: 'jwt', jwt: { sign: { alg: 'RS256' } },
+      }),
     },
   },
 });
@@ -115,7 +105,6 @@ async function consent(accountId, params) {
   grant.addOIDCScope(params.scope ?? '');
   for (const resource of [params.resource ?? []].flat()) grant.addResourceScope(resource, RESOURCE_SCOPES);
   const grantId = await grant.save();
-  grants[accountId].push(grantId);
   return { login: { accountId }, consent: { grantId } };
 }
 
@@ -169,10 +158,6 @@ const controls = {
   'POST /up': async () => {
     if (state.down === 'closed') await listen();
     state.down = null;
-  },
-  'POST /entra': ({ on }) => { Object.assign(state, { isEntra: on, withResource: 0 }); },
-  'POST /revoke': async ({ account }) => {
-    for (const id of grants[account].splice(0)) await (await provider.Grant.find(id))?.destroy();
   },
 };
 

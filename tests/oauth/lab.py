@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ sys.path.append(str(HERE.parent / "lab"))
 from browser import Browser, Page  # noqa: E402
 from caller import Answer, Caller, text_of  # noqa: E402
 from checks import Wrong, check, new_key  # noqa: E402
-from programs import Failed, Gateway, Peers, free_port, listening_port, start_listening  # noqa: E402
+from programs import Gateway, Peers, free_port, start_listening  # noqa: E402
 
 #: What the account `ann` reads from the protected server, and so on.
 NOTES = {
@@ -90,12 +90,10 @@ class Principal:
     name: str
     key: str
     base: str
-    callers: list[Caller] = field(default_factory=list)
 
     def caller(self) -> Caller:
         """A new client of this principal."""
-        self.callers.append(Caller(self.base, self.key))
-        return self.callers[-1]
+        return Caller(self.base, self.key)
 
     def browser(self) -> Browser:
         """A browser without a session, whose person knows the key and has one account."""
@@ -146,8 +144,6 @@ class Lab:
     notes_url: str
     gateway: Gateway
     principals: dict[str, Principal]
-    #: Whether the outage lasts as long as the requirement says.
-    is_full: bool
 
     @property
     def base(self) -> str:
@@ -179,7 +175,7 @@ def registry(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def lab(binary: Path, peers: Peers, out: Path, is_full: bool) -> Iterator[Lab]:
+def lab(binary: Path, peers: Peers, out: Path) -> Iterator[Lab]:
     """Starts everything, and ends it."""
     with ExitStack() as stack:
         ports = [free_port() for _ in range(4)]
@@ -203,7 +199,7 @@ def lab(binary: Path, peers: Peers, out: Path, is_full: bool) -> Iterator[Lab]:
         env = {**os.environ, "MACHINE_SECRET": MACHINE_SECRET}
         gateway = stack.enter_context(Gateway(binary, registry(url), out / "gateway.log", env, settings))
         principals = {name: Principal(name, key, gateway.base) for name, (key, _) in keys.items()}
-        yield Lab(binary, peers, out, issuer, Login(ports[1]), Notes(ports[3]), url, gateway, principals, is_full)
+        yield Lab(binary, peers, out, issuer, Login(ports[1]), Notes(ports[3]), url, gateway, principals)
 
 
 @contextmanager
@@ -227,4 +223,4 @@ def callback() -> Iterator[str]:
         server.shutdown()
 
 
-__all__ = ["Answer", "Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Page", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "listening_port", "new_key", "start_listening", "text_of", "until"]
+__all__ = ["Browser", "Caller", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Page", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "new_key", "start_listening", "text_of", "until"]

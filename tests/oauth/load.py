@@ -61,7 +61,6 @@ class Callers:
             if text_of(answer) != NOTES[principal.name]:
                 self.wrong.append((principal.name, answer))
             self.calls[index] += 1
-            caller.seen.clear()
 
     def _takes_one(self) -> bool:
         if self._left is None:

@@ -6,7 +6,6 @@ It is at http://127.0.0.1:PORT/mcp, publishes RFC 9728 metadata, and accepts acc
 control port is for the test program:
 
     GET  /state    counts of requests, for each account too, and the tokens that came with the account of each
-    POST /expire   {}    refuses every token that came so far, as if it had expired
 """
 
 from __future__ import annotations
@@ -37,19 +36,18 @@ NOTES = {
 
 
 class Seen:
-    """Counts requests, and knows which tokens this server no longer accepts."""
+    """Counts requests."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
         self.accounts: dict[str, str] = {}
-        self.expired: set[str] = set()
 
     def state(self) -> dict[str, Any]:
         return {"requests": dict(self.requests), "tokens": len(self.accounts), "accounts": self.accounts}
 
 
 class Verifier(JWTVerifier):
-    """Verifies signature, issuer, audience and time, and refuses tokens that were expired by hand."""
+    """Verifies signature, issuer, audience and time, and counts the request."""
 
     def __init__(self, seen: Seen, **settings: Any) -> None:
         super().__init__(**settings)
@@ -63,7 +61,7 @@ class Verifier(JWTVerifier):
         account = str(verified.claims["sub"])
         self._seen.requests[f"of {account}"] += 1
         self._seen.accounts[token] = account
-        return None if token in self._seen.expired else verified
+        return verified
 
 
 def server(seen: Seen, url: str, issuer: str) -> FastMCP:
@@ -103,11 +101,7 @@ def control(seen: Seen) -> Starlette:
     async def state(_: Request) -> JSONResponse:
         return JSONResponse(seen.state())
 
-    async def expire(_: Request) -> JSONResponse:
-        seen.expired |= set(seen.accounts)
-        return JSONResponse({})
-
-    return Starlette(routes=[Route("/state", state), Route("/expire", expire, methods=["POST"])])
+    return Starlette(routes=[Route("/state", state)])
 
 
 def counted(seen: Seen, app: Any) -> Any:

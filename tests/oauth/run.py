@@ -12,22 +12,18 @@ import sys
 from pathlib import Path
 
 import inbound
-import issuer_attacks
 import issuer_logins
-import issuer_provider
 import logins
 import tokens
 from lab import Peers, lab
 
 from checks import arguments, run_checks
 
-OF_ISSUER = (*issuer_logins.CHECKS, *issuer_provider.CHECKS, *issuer_attacks.CHECKS)
-CHECKS = (*logins.CHECKS, *tokens.CHECKS, *inbound.CHECKS, *OF_ISSUER)
+CHECKS = (*logins.CHECKS, *tokens.CHECKS, *inbound.CHECKS, *issuer_logins.CHECKS)
 
 
 def main() -> int:
     parser = arguments(__doc__, CHECKS)
-    parser.add_argument("--full", action="store_true", help="an outage of 60 s in place of 12 s; two minutes more")
     peers = os.environ.get("SWITCHYARD_PEERS")
     parser.add_argument("--peers", type=Path, default=peers, help="what scripts/peers prints")
     asked = parser.parse_args()
@@ -36,7 +32,7 @@ def main() -> int:
         return 1
 
     def world(out: Path):
-        return lab(asked.binary.resolve(), Peers(asked.peers.resolve()), out, asked.full)
+        return lab(asked.binary.resolve(), Peers(asked.peers.resolve()), out)
 
     return run_checks("oauth", asked, CHECKS, world)
 

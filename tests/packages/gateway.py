@@ -5,11 +5,15 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "lab"))
+
+from programs import free_port as free_port  # noqa: E402
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 PATIENCE = 30
@@ -45,12 +49,6 @@ def run(command, code=0, **options):
     if done.returncode != code:
         raise Failed(f"exit code {done.returncode}, not {code}: {' '.join(map(str, command))}\n{done.stdout}")
     return done.stdout
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def version(command):

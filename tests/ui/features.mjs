@@ -310,7 +310,7 @@ async function sign_in_page_has_the_design_of_the_dashboard(page, { gateway }) {
 /** Name → the world (`gateway` or `big`), the role of the visitor (none: nobody), and the check. */
 const FEATURES = [
   ['big', 'superuser', servers_with_a_problem_come_first_and_are_counted_once], ['big', 'superuser', servers_are_chosen_by_state],
-  ['big', 'superuser', server_with_a_mistake_in_its_entry_says_where], ['big', 'caller', all_tools_are_shown_by_server_and_annotation],
+  ['big', 'superuser', server_with_a_mistake_in_its_entry_says_where],
   ['gateway', 'superuser', errors_of_a_server_are_counted], ['gateway', 'caller', resources_and_prompts_are_shown_and_used],
   ['gateway', 'caller', images_and_sounds_of_allowed_types_are_shown], ['gateway', 'caller', call_is_copied_as_commands_that_work],
   ['gateway', 'superuser', charts_have_axes_and_tell_each_moment], ['gateway', 'caller', server_request_is_scrolled_to_and_has_choices],
@@ -364,3 +364,5 @@ async function silent_gateway_is_noticed({ chrome, gateway, problems }) {
 }
 
 export const CHECKS = { ...Object.fromEntries(FEATURES.map((feature) => [feature[2].name, onEveryScreen(feature)])), silent_gateway_is_noticed };
+/** It says how long the page stalls. */
+export const ALONE = { all_tools_are_shown_by_server_and_annotation: onEveryScreen(['big', 'caller', all_tools_are_shown_by_server_and_annotation]) };

@@ -26,12 +26,15 @@ export async function eventually(text, test, ms = 15000) {
   }
 }
 
+/** A port that was free just now. The system gives none of this range to a connection, so that nothing takes it before the gateway listens. */
 async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
-  const { port } = server.address();
-  await new Promise((resolve) => { server.close(resolve); });
-  return port;
+  for (;;) {
+    const port = 10000 + Math.floor(Math.random() * 22000);
+    const server = createServer();
+    const isFree = await new Promise((resolve) => { server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true)); });
+    await new Promise((resolve) => { server.close(resolve); });
+    if (isFree) return port;
+  }
 }
 
 /** Makes a key; returns its text and its entry in the configuration file. */
@@ -82,7 +85,7 @@ export class Gateway {
     return fetch(`${this.base}/api/v1/mcp${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   }
 
-  stop() {
+  close() {
     this.process.kill('SIGTERM');
   }
 }

@@ -22,43 +22,64 @@ import { crowd, world } from './world.mjs';
 
 const { values } = parseArgs({ options: { binary: { type: 'string' }, out: { type: 'string' }, picture: { type: 'string' }, files: { type: 'string' }, check: { type: 'string', multiple: true } } });
 const out = resolve(values.out ?? mkdtempSync(join(tmpdir(), 'ui-')));
-mkdirSync(out, { recursive: true });
+const binary = resolve(values.binary);
+const files = values.files && resolve(values.files);
+const picture = values.picture && resolve(values.picture);
 
-const CHECKS = { ...flows.CHECKS, ...operating.CHECKS, ...attacks.CHECKS, ...features.CHECKS, ...views.CHECKS, ...people.CHECKS, ...looks.CHECKS };
+// The checks of a lane run one after the other, with gateways that no other lane uses. The first lane only waits.
+const LANES = {
+  idle: { checks: operating.IDLE },
+  operator: { few: world, checks: { ...flows.CHECKS, ...operating.CHECKS, ...attacks.CHECKS } },
+  features: { few: world, many: crowd, checks: { ...features.CHECKS, ...views.CHECKS, ...people.CHECKS } },
+  looks: { few: world, checks: looks.CHECKS },
+};
 const began = Date.now();
-const problems = [];
-const scene = await world();
-const many = await crowd();
-let chrome;
-let gateway;
-let big;
 let failed = 0;
-try {
-  const start = (name, servers, more = {}) => {
-    const folder = join(out, name);
+
+/** Runs the checks of a lane that are asked for. */
+async function lane(chrome, name, { few, many: crowded, checks: all }) {
+  const checks = Object.entries(all).filter(([check]) => !values.check || values.check.includes(check));
+  if (checks.length === 0) return;
+  const problems = [];
+  const open = [];
+  const start = async (kind, servers, more = {}) => {
+    const folder = join(out, `${name}-${kind}`);
     mkdirSync(folder, { recursive: true });
-    return Gateway.start({ binary: resolve(values.binary), folder, files: values.files && resolve(values.files), ...more }, servers);
+    open.push(await Gateway.start({ binary, folder, files, ...more }, servers));
+    return open.at(-1);
   };
-  [gateway, big] = await Promise.all([start('few', scene.yaml(), { views: scene.views, bound: scene.bound }), start('many', many.yaml())]);
-  chrome = await browser();
-  for (const [name, check] of Object.entries(CHECKS)) {
-    if (values.check && !values.check.includes(name)) continue;
-    const started = Date.now();
-    let told;
-    try {
-      told = await check({ chrome, gateway, big, scene, many, problems, out, binary: resolve(values.binary), picture: values.picture && resolve(values.picture) });
-      if (problems.length > 0) throw new Failed(problems.splice(0).join('\n    '));
-      console.log(`ok      ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)${told ? `: ${told}` : ''}`);
-    } catch (error) {
-      failed += 1;
-      const more = problems.splice(0).map((problem) => `\n    ${problem}`).join('');
-      console.log(`FAILED  ${name}: ${error instanceof Failed ? error.message : error.stack}${more}`);
+  try {
+    const [scene, many] = [await few?.(), await crowded?.()];
+    const gateway = scene && await start('few', scene.yaml(), { views: scene.views, bound: scene.bound });
+    const big = many && await start('many', many.yaml());
+    open.push(...[scene, many].filter(Boolean));
+    for (const [check, run] of checks) {
+      const started = Date.now();
+      try {
+        const told = await run({ chrome, gateway, big, scene, many, problems, out, binary, picture });
+        if (problems.length > 0) throw new Failed(problems.splice(0).join('\n    '));
+        console.log(`ok      ${check} (${((Date.now() - started) / 1000).toFixed(1)} s)${told ? `: ${told}` : ''}`);
+      } catch (error) {
+        failed += 1;
+        const more = problems.splice(0).map((problem) => `\n    ${problem}`).join('');
+        console.log(`FAILED  ${check}: ${error instanceof Failed ? error.message : error.stack}${more}`);
+      }
     }
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name} did not start: ${error.stack}`);
+  } finally {
+    for (const one of open) one.close();
   }
+}
+
+const chrome = await browser();
+try {
+  await Promise.all(Object.entries(LANES).map(([name, checks]) => lane(chrome, name, checks)));
+  // What is held against the clock runs alone.
+  await lane(chrome, 'alone', { few: world, many: crowd, checks: { ...features.ALONE, ...looks.ALONE } });
 } finally {
-  await chrome?.close();
-  for (const one of [gateway, big]) one?.stop();
-  for (const one of [scene, many]) one.close();
+  await chrome.close();
 }
 console.log(`${failed === 0 ? 'all checks hold' : `${failed} failed`}, ${((Date.now() - began) / 1000).toFixed(0)} s, pictures in ${out}`);
 process.exit(failed === 0 ? 0 : 1);

@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use auth::Role;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use net::http::{Network, TlsFiles};
 use rcgen::{CertificateParams, SanType};
 use runtime::shutdown::Shutdown;
@@ -102,6 +106,7 @@ impl ClientHost {
 fn acceptor(authority: &CertificateAuthority) -> TlsAcceptor {
     let mut params = CertificateParams::default();
     params.subject_alt_names.push(SanType::DnsName("localhost".try_into().expect("a name")));
+    params.subject_alt_names.push(SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()));
     let (certificate, key) = authority.signs(&params);
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
@@ -222,17 +227,29 @@ async fn stranger_makes_this_server_fetch_nothing() {
     assert_eq!(host.requests(), 0);
 }
 
+/// The members of a document whose client proves who it is with a key at `keys_at`.
+fn with_keys(keys_at: &str) -> String {
+    format!(r#", "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": "{keys_at}""#)
+}
+
+/// The form that redeems `code` with a proof of `pair`.
+fn proven_form(pair: &Ed25519KeyPair, id: &str, code: &str, now: SystemTime) -> String {
+    let key = EncodingKey::from_ed_der(pair.to_pkcs8v1().expect("a document").as_ref());
+    let exp = seconds(now) + 60;
+    let claims =
+        serde_json::json!({ "iss": id, "sub": id, "aud": crate::fixture::ISSUER, "exp": exp, "jti": "1" });
+    let assertion = encode(&Header::new(Algorithm::EdDSA), &claims, &key).expect("signed");
+    let more = form(&[
+        ("client_assertion_type", crate::client_assertion::ASSERTION_TYPE),
+        ("client_assertion", &assertion),
+    ]);
+    format!("{}&{more}", token_form(id, code))
+}
+
 #[tokio::test]
 async fn client_whose_keys_are_at_a_url_proves_who_it_is() {
-    use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
-    use base64::Engine;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-
     let host = ClientHost::new().await;
-    let keys_at = host.id("/keys.json");
-    let members = format!(r#", "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": "{keys_at}""#);
-    let id = host.publish("/client.json", &members);
+    let id = host.publish("/client.json", &with_keys(&host.id("/keys.json")));
     let pair = Ed25519KeyPair::generate().expect("a key");
     let x = URL_SAFE_NO_PAD.encode(pair.public_key());
     let body = format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#);
@@ -245,18 +262,22 @@ async fn client_whose_keys_are_at_a_url_proves_who_it_is() {
     let code = site.log_in(&person, &id, CALLBACK).await;
     let refused = site.server.token(token_form(&id, &code).as_bytes(), site.now).await.expect_err("no proof");
     assert_eq!(refused.code, Code::InvalidClient);
-    let key = EncodingKey::from_ed_der(pair.to_pkcs8v1().expect("a document").as_ref());
-    let exp = seconds(site.now) + 60;
-    let claims =
-        serde_json::json!({ "iss": id, "sub": id, "aud": crate::fixture::ISSUER, "exp": exp, "jti": "1" });
-    let assertion = encode(&Header::new(Algorithm::EdDSA), &claims, &key).expect("signed");
-    let more = form(&[
-        ("client_assertion_type", crate::client_assertion::ASSERTION_TYPE),
-        ("client_assertion", &assertion),
-    ]);
-    let signed = format!("{}&{more}", token_form(&id, &code));
+    let signed = proven_form(&pair, &id, &code, site.now);
     assert!(site.server.token(signed.as_bytes(), site.now).await.is_ok());
     assert_eq!(host.requests(), 2);
+}
+
+#[tokio::test]
+async fn keys_at_a_private_address_are_not_fetched_unless_the_operator_trusts_its_host() {
+    let host = ClientHost::new().await;
+    let keys_at = host.id("/keys.json").replace("localhost", "127.0.0.1");
+    let id = host.publish("/client.json", &with_keys(&keys_at));
+    let site = host.site(true).await;
+    let code = site.log_in(&site.person("key:ann", Role::Caller), &id, CALLBACK).await;
+    let pair = Ed25519KeyPair::generate().expect("a key");
+    let signed = proven_form(&pair, &id, &code, site.now);
+    assert!(site.server.token(signed.as_bytes(), site.now).await.is_err());
+    assert_eq!(host.requests(), 1, "the document alone");
 }
 
 /// Hostile ids: each is refused before or at the connection.

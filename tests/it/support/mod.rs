@@ -51,6 +51,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+
 pub use answer::Answer;
 pub use client::Client;
 pub use gateway::{Gateway, Running};
@@ -105,4 +107,9 @@ pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<
     };
     let found = tokio::time::timeout(WAIT, asking).await;
     found.unwrap_or_else(|_| panic!("{what}: not within {WAIT:?}"))
+}
+
+/// Checks all `cases`, four at a time: each has a gateway of its own and mostly waits.
+pub async fn at_once<T>(cases: impl IntoIterator<Item = T>, check: impl AsyncFn(T)) {
+    futures_util::stream::iter(cases).for_each_concurrent(4, |case| check(case)).await;
 }

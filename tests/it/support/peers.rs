@@ -71,8 +71,10 @@ impl Listening {
     }
 }
 
-/// A port that was free just now, for programs that cannot choose one themselves.
+/// A port that was free just now, for programs that cannot choose one themselves. The system gives none of this range to a
+/// connection or to a listener without a port of its own, so that nothing takes it before the program listens.
 pub(super) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("an address").port()
+    let ports = std::iter::repeat_with(|| rand::random_range(10_000..32_000));
+    let is_free = |port: &u16| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.take(100).find(is_free).expect("a port")
 }

@@ -5,6 +5,7 @@
 // The browser is a command that opens a URL and prints the one at which it ends. `document` and `steps` are as in
 // python_sdk.py, and so is the JSON line that is printed.
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
 
@@ -15,6 +16,7 @@ const secrets = [];
 let ended;
 
 class Login {
+  verifiers = new Map();
   redirectUrl = ask.callback;
   clientMetadataUrl = ask.document;
   clientMetadata = {
@@ -26,18 +28,25 @@ class Login {
   tokens() { return this.kept; }
   saveTokens(tokens) {
     this.kept = tokens;
+    this.opening = undefined;
     secrets.push(...[tokens.access_token, tokens.refresh_token].filter(Boolean));
   }
-  codeVerifier() { return this.verifier; }
-  saveCodeVerifier(verifier) { this.verifier = verifier; }
+  codeVerifier() { return this.verifiers.get(this.challenge); }
+  saveCodeVerifier(verifier) { this.verifiers.set(createHash('sha256').update(verifier).digest('base64url'), verifier); }
   discoveryState() { return this.discovered; }
   saveDiscoveryState(state) { this.discovered = state; }
   invalidateCredentials(scope) {
     if (scope === 'all' || scope === 'client') this.client = undefined;
     if (scope === 'all' || scope === 'tokens') this.kept = undefined;
   }
-  async redirectToAuthorization(url) {
+  // The event stream of the session and a call both find that the login has ended. One page serves both.
+  redirectToAuthorization(url) {
+    this.opening ??= this.open(url);
+    return this.opening;
+  }
+  async open(url) {
     urls.push(String(url));
+    this.challenge = url.searchParams.get('code_challenge');
     const [program, ...words] = ask.browser;
     const { stdout } = await run(program, [...words, String(url), `account=${ask.account}`]);
     ended = new URL(stdout.trim());
