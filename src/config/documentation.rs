@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use builtins::handbook::config::{EmbeddedFiles, HandbookOptions};
+use builtins::{EmbeddedFiles, HandbookOptions};
 use upstream::api::{BuiltinKind, BuiltinOptions, Kinds};
 
 use super::{Config, Error, Lookup, whole};

@@ -3,13 +3,13 @@
 //! Not here: how they are shown (`changed_tool`), found (`manager`) and treated (`tools.on_change` in the configuration
 //! file).
 
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::openapi::ApprovalProblems;
+use super::parameters::{Parameters, PathName, parameters};
 use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
@@ -69,21 +69,16 @@ impl ApprovalQuery {
 )]
 pub(super) async fn approve(
     State(Api { manager, .. }): State<Api>,
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<ApprovalQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<ApprovalQuery>,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    let Query(query) = query?;
+    let query = parameters(
+        query,
+        "the parameters are `tool`, `sha256`, `previous_owner` and `current`, each at most once",
+    )?;
     let approval = query.approval().map_err(|reason| Problem::new(ErrorCode::InvalidRequest, reason))?;
     let server = manager.approve(&name, approval).await?;
     Ok(json(&Server::from(&server)))
-}
-
-impl From<QueryRejection> for Problem {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::new(ErrorCode::InvalidRequest, rejection.body_text())
-            .hinting("the parameters are `tool`, `sha256`, `previous_owner` and `current`, each at most once")
-    }
 }
 
 #[cfg(test)]

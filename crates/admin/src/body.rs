@@ -65,18 +65,9 @@ pub(super) struct CallRequest {
 
 /// Reads the body of a call.
 pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<CallRequest, Problem> {
-    is_json(headers)?;
-    let raw = Raw::parse(body).map_err(|error| not_json(body, &error))?;
-    if !raw.is_object() {
-        return Err(Problem::of_fields(vec![wrong("", found(&raw), "a JSON object")]));
-    }
-    if raw.depth() > MAX_DEPTH {
-        let found = format!("{} levels of nesting", raw.depth());
-        return Err(Problem::of_fields(vec![wrong("", found, "at most 64 levels")]));
-    }
     let mut errors = Vec::new();
-    let request = Members::of(&raw, &mut errors).read(&mut errors);
-    match request {
+    let members = taken(&read_object(headers, body)?, MEMBERS, &mut errors);
+    match call_request(members, &mut errors) {
         Some(request) if errors.is_empty() => Ok(request),
         _ => Err(refusal(errors)),
     }
@@ -88,26 +79,41 @@ pub(super) fn members<const N: usize>(
     body: &Bytes,
     names: [&str; N],
 ) -> Result<[Option<Raw>; N], Problem> {
+    let mut errors = Vec::new();
+    let members = taken(&read_object(headers, body)?, names, &mut errors);
+    if errors.is_empty() { Ok(members) } else { Err(Problem::of_fields(errors)) }
+}
+
+fn read_object(headers: &HeaderMap, body: &Bytes) -> Result<Raw, Problem> {
     is_json(headers)?;
     let raw = Raw::parse(body).map_err(|error| not_json(body, &error))?;
-    if !raw.is_object() || raw.depth() > MAX_DEPTH {
-        return Err(Problem::of_fields(vec![wrong("", found(&raw), "a JSON object of at most 64 levels")]));
+    if !raw.is_object() {
+        return Err(Problem::of_fields(vec![wrong("", found(&raw), "a JSON object")]));
     }
-    let (mut members, mut errors) = ([const { None }; N], Vec::new());
+    if raw.depth() > MAX_DEPTH {
+        let found = format!("{} levels of nesting", raw.depth());
+        return Err(Problem::of_fields(vec![wrong("", found, "at most 64 levels")]));
+    }
+    Ok(raw)
+}
+
+/// Returns the members `names` of `raw`. Adds an error for each other one, and for one that stands twice.
+fn taken<const N: usize>(raw: &Raw, names: [&str; N], errors: &mut Vec<FieldError>) -> [Option<Raw>; N] {
+    let mut members = [const { None }; N];
     for (key, value) in raw.members() {
         let shown: String = key.chars().take(MAX_FOUND).collect();
         match names.iter().position(|name| *name == key) {
             None => {
                 let expected = format!("one of {}", names.join(", "));
-                report(&mut errors, wrong(&shown, "a member that is not known", &expected));
+                report(errors, wrong(&shown, "a member that is not known", &expected));
             }
             Some(at) if members[at].is_some() => {
-                report(&mut errors, wrong(&shown, "the member twice", "each member once"));
+                report(errors, wrong(&shown, "the member twice", "each member once"));
             }
             Some(at) => members[at] = Some(value),
         }
     }
-    if errors.is_empty() { Ok(members) } else { Err(Problem::of_fields(errors)) }
+    members
 }
 
 /// Returns the string that a required member is.
@@ -187,63 +193,20 @@ fn refusal(errors: Vec<FieldError>) -> Problem {
     }
 }
 
-/// The members of the body, not yet checked.
-#[derive(Default)]
-struct Members {
-    server: Option<Raw>,
-    tool: Option<Raw>,
-    arguments: Option<Raw>,
-    timeout: Option<Raw>,
-    view: Option<Raw>,
-}
-
-impl Members {
-    fn of(raw: &Raw, errors: &mut Vec<FieldError>) -> Self {
-        let mut members = Self::default();
-        for (key, value) in raw.members() {
-            let slot = match key.as_ref() {
-                "server" => &mut members.server,
-                "tool" => &mut members.tool,
-                "arguments" => &mut members.arguments,
-                "timeout" => &mut members.timeout,
-                "view" => &mut members.view,
-                other => {
-                    let field = other.chars().take(MAX_FOUND).collect::<String>();
-                    report(
-                        errors,
-                        wrong(
-                            &field,
-                            "a member that is not known",
-                            &format!("one of {}", MEMBERS.join(", ")),
-                        ),
-                    );
-                    continue;
-                }
-            };
-            if slot.replace(value).is_some() {
-                report(errors, wrong(&key, "the member twice", "each member once"));
-            }
-        }
-        members
-    }
-
-    /// Returns the values of the valid members; adds an error for each other one.
-    fn read(&self, errors: &mut Vec<FieldError>) -> Option<CallRequest> {
-        let given = |slot: &Option<Raw>| slot.clone().filter(|value| !value.is_null());
-        let missing = || Err(("nothing".to_owned(), "the name of a tool"));
-        let tool = noted(self.tool.as_ref().map_or_else(missing, name), "tool", errors);
-        let server = given(&self.server).and_then(|value| noted(name(&value), "server", errors));
-        let arguments = given(&self.arguments).and_then(|value| noted(object(&value), "arguments", errors));
-        let view = given(&self.view).and_then(|value| noted(name(&value), "view", errors));
-        let timeout = given(&self.timeout).and_then(|value| noted(seconds(&value), "timeout", errors));
-        Some(CallRequest {
-            server,
-            tool: tool?,
-            arguments: arguments.unwrap_or_else(Raw::empty_object),
-            view,
-            timeout,
-        })
-    }
+/// Returns the call that the members, in the order of [`MEMBERS`], ask for; adds an error for each invalid one.
+fn call_request(
+    [server, tool, arguments, timeout, view]: [Option<Raw>; 5],
+    errors: &mut Vec<FieldError>,
+) -> Option<CallRequest> {
+    let given = |member: Option<Raw>| member.filter(|value| !value.is_null());
+    let missing = || Err(("nothing".to_owned(), "the name of a tool"));
+    let tool = noted(tool.as_ref().map_or_else(missing, name), "tool", errors);
+    let server = given(server).and_then(|value| noted(name(&value), "server", errors));
+    let arguments = given(arguments).and_then(|value| noted(object(&value), "arguments", errors));
+    let view = given(view).and_then(|value| noted(name(&value), "view", errors));
+    let timeout = given(timeout).and_then(|value| noted(seconds(&value), "timeout", errors));
+    let arguments = arguments.unwrap_or_else(Raw::empty_object);
+    Some(CallRequest { server, tool: tool?, arguments, timeout, view })
 }
 
 /// The value that was found, and a description of the expected one.

@@ -1,13 +1,13 @@
 //! `/circuit-breakers`: their state, and closing one by hand.
 
 use axum::Extension;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::openapi::{NamedProblems, ReadProblems};
+use super::parameters::PathName;
 use super::problem::Problem;
 use super::view::Breaker;
 use super::{Api, json};
@@ -44,13 +44,8 @@ pub(super) async fn list(State(api): State<Api>, Extension(principal): Extension
     params(("name" = String, Path, description = "The server", example = "issues")),
     responses((status = 200, description = "The circuit breaker, closed", body = Breaker), NamedProblems)
 )]
-pub(super) async fn reset(
-    State(Api { manager, .. }): State<Api>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    let server = manager.reset_breaker(&name)?;
-    Ok(json(&Breaker::from(&server)))
+pub(super) async fn reset(State(api): State<Api>, PathName(name): PathName) -> Result<Response, Problem> {
+    Ok(json(&Breaker::from(&api.manager.reset_breaker(&name)?)))
 }
 
 #[cfg(test)]

@@ -19,14 +19,14 @@ use std::task::{Context, Poll};
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use utoipa::ToSchema;
 
 use super::Api;
 use super::body::{self, received};
 use super::openapi::AnswerProblems;
+use super::parameters::PathName;
 use super::problem::Problem;
 use auth::Principal;
 use json::Raw;
@@ -187,11 +187,10 @@ struct QuestionRefusal {
 pub(super) async fn answer(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    call: Result<Path<String>, PathRejection>,
+    PathName(call): PathName,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Problem> {
-    let Path(call) = call?;
     let body = received(body, api.options.max_body).await?;
     let [id, result, error] = body::members(&headers, &body, ["id", "result", "error"])?;
     let id = id

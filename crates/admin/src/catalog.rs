@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
@@ -17,6 +16,7 @@ use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::{ListQuery, ViewQuery};
 use super::openapi::{NamedProblems, ToolProblems};
+use super::parameters::{Parameters, PathName};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::ListedTool;
@@ -55,7 +55,7 @@ pub(super) async fn all(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    query: Result<Query<ListQuery>, QueryRejection>,
+    query: Parameters<ListQuery>,
 ) -> Result<Response, Problem> {
     let query = ListQuery::read(query)?;
     let scope = api.scope(&principal, query.view())?;
@@ -78,10 +78,10 @@ pub(super) async fn all(
 pub(super) async fn one(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<ViewQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<ViewQuery>,
 ) -> Result<Response, Problem> {
-    let (Path(name), query) = (name?, ViewQuery::read(query)?);
+    let query = ViewQuery::read(query)?;
     let scope = api.scope(&principal, query.view.as_deref())?;
     let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
     let tools = snapshot.catalog(&scope)?.tools();
@@ -113,10 +113,10 @@ pub(super) async fn of_server(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<ViewQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<ViewQuery>,
 ) -> Result<Response, Problem> {
-    let (Path(name), query) = (name?, ViewQuery::read(query)?);
+    let query = ViewQuery::read(query)?;
     let scope = Scope { server: Some(name.into()), ..api.scope(&principal, query.view.as_deref())? };
     list(&api, &principal, (scope, &ListQuery::default()), &headers).await
 }

@@ -4,8 +4,7 @@
 
 use std::time::SystemTime;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -13,11 +12,15 @@ use utoipa::{IntoParams, ToSchema};
 use super::grants::{ClientKind, failed, server};
 use super::list_query::page_size;
 use super::openapi::GrantProblems;
+use super::parameters::{Parameters, parameters};
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, json};
 use authorization::{AuthorizationServer, ClientSummary, client_host};
 use protocol::ErrorCode;
+
+/// The parameters that there are.
+const HINT: &str = "the parameters are `limit` and `cursor`, each at most once";
 
 /// Which clients are returned.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -121,9 +124,9 @@ impl ListedClient {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    query: Result<Query<ClientQuery>, QueryRejection>,
+    query: Parameters<ClientQuery>,
 ) -> Result<Response, Problem> {
-    let Query(ClientQuery { limit, cursor }) = query.map_err(|rejection| wrong(rejection.body_text()))?;
+    let ClientQuery { limit, cursor } = parameters(query, HINT)?;
     let limit = page_size(limit).map_err(wrong)?;
     let server = server(&api)?;
     let mut all = server.clients(SystemTime::now()).await.map_err(|error| failed(&error))?;
@@ -148,13 +151,8 @@ pub(super) async fn list(
     delete, path = "/clients", tag = "gateway", operation_id = "remove_client", params(ClientId),
     responses((status = 200, description = "How many grants ended", body = RemovedClient), GrantProblems)
 )]
-pub(super) async fn remove(
-    State(api): State<Api>,
-    query: Result<Query<ClientId>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let Query(ClientId { client }) = query.map_err(|rejection| {
-        Problem::new(ErrorCode::InvalidRequest, rejection.body_text()).hinting("name the `client`")
-    })?;
+pub(super) async fn remove(State(api): State<Api>, query: Parameters<ClientId>) -> Result<Response, Problem> {
+    let ClientId { client } = parameters(query, "name the `client`")?;
     let removed = server(&api)?.remove_client(&client, SystemTime::now()).await;
     let removed = removed.map_err(|error| failed(&error))?.ok_or_else(|| {
         let text = format!("there is no client `{}`", settings::one_line(&client));
@@ -164,6 +162,5 @@ pub(super) async fn remove(
 }
 
 fn wrong(detail: impl Into<String>) -> Problem {
-    Problem::new(ErrorCode::InvalidRequest, detail)
-        .hinting("the parameters are `limit` and `cursor`, each at most once")
+    Problem::new(ErrorCode::InvalidRequest, detail).hinting(HINT)
 }

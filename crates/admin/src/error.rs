@@ -8,7 +8,6 @@
 use std::panic::AssertUnwindSafe;
 
 use axum::extract::Request;
-use axum::extract::rejection::PathRejection;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::Next;
@@ -33,12 +32,6 @@ impl From<manager::Error> for Problem {
 impl From<Full> for Problem {
     fn from(full: Full) -> Self {
         protocol::Problem::from(full).into()
-    }
-}
-
-impl From<PathRejection> for Problem {
-    fn from(rejection: PathRejection) -> Self {
-        Self::new(ErrorCode::InvalidRequest, rejection.body_text())
     }
 }
 

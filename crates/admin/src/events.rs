@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -25,6 +24,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::event_text::{EventChunk, name};
 use super::openapi::QueryProblems;
+use super::parameters::Parameters;
 use super::problem::Problem;
 use auth::Principal;
 use gateway::manager::Manager;
@@ -97,7 +97,7 @@ pub(super) async fn watch(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    query: Result<Query<EventsQuery>, QueryRejection>,
+    query: Parameters<EventsQuery>,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|error| Problem::new(ErrorCode::InvalidRequest, error.body_text()))?;
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());

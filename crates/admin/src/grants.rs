@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Extension;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::list_query::page_size;
 use super::openapi::GrantProblems;
+use super::parameters::{Parameters, PathName, parameters};
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, authorised, json};
@@ -28,6 +28,9 @@ use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::Subject;
+
+/// The parameters that there are.
+const HINT: &str = "the parameters are `principal`, `client`, `limit` and `cursor`, each at most once";
 
 /// The longest id of a client, in bytes.
 const MAX_CLIENT: usize = 1024;
@@ -196,9 +199,9 @@ impl ListedGrant {
 pub(super) async fn list(
     State(api): State<Api>,
     (Extension(principal), Extension(id)): (Extension<Principal>, Extension<RequestId>),
-    query: Result<Query<GrantQuery>, QueryRejection>,
+    query: Parameters<GrantQuery>,
 ) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(|rejection| wrong(rejection.body_text()))?;
+    let query = parameters(query, HINT)?;
     let server = server(&api)?;
     let GrantQuery { principal: owner, client, limit, cursor } = query;
     let (limit, after) = (page_size(limit).map_err(wrong)?, cursor.unwrap_or_default());
@@ -229,9 +232,8 @@ pub(super) async fn list(
 pub(super) async fn revoke(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    grant: Result<Path<String>, PathRejection>,
+    PathName(id): PathName,
 ) -> Result<Response, Problem> {
-    let Path(id) = grant?;
     let server = server(&api)?;
     let found = server.grant(&id, SystemTime::now()).await.map_err(|error| failed(&error))?;
     let found = found.filter(|found| is_seen_by(&principal, found)).ok_or_else(|| {
@@ -257,12 +259,10 @@ pub(super) async fn revoke(
 pub(super) async fn revoke_all(
     State(api): State<Api>,
     (Extension(principal), Extension(id)): (Extension<Principal>, Extension<RequestId>),
-    query: Result<Query<GrantOwner>, QueryRejection>,
+    query: Parameters<GrantOwner>,
 ) -> Result<Response, Problem> {
-    let Query(GrantOwner { principal: owner }) = query.map_err(|rejection| {
-        Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
-            .hinting("name the `principal`, such as ?principal=key:laptop")
-    })?;
+    let GrantOwner { principal: owner } =
+        parameters(query, "name the `principal`, such as ?principal=key:laptop")?;
     let server = server(&api)?;
     let filter = selected(&principal, Some(owner.clone()), id)?;
     let ended = server.end_grants(&filter, SystemTime::now()).await.map_err(|error| failed(&error))?;
@@ -315,8 +315,7 @@ pub(super) fn failed(error: &StoreError) -> Problem {
 }
 
 fn wrong(detail: impl Into<String>) -> Problem {
-    Problem::new(ErrorCode::InvalidRequest, detail)
-        .hinting("the parameters are `principal`, `client`, `limit` and `cursor`, each at most once")
+    Problem::new(ErrorCode::InvalidRequest, detail).hinting(HINT)
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@
 use std::time::SystemTime;
 
 use axum::Extension;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -16,13 +15,13 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::login_urls::LoginUrls;
 use super::openapi::QueryProblems;
+use super::parameters::{Parameters, parameters};
 use super::problem::Problem;
 use super::server_state::ServerState;
 use super::view::ServerHealth;
 use super::{Api, json};
 use auth::{Action, Principal};
 use gateway::manager::ServerEntry;
-use protocol::ErrorCode;
 
 /// All servers in one word; those that are disabled do not count. `healthy`: every server is.
 /// `degraded`: some are. `unhealthy`: none is.
@@ -89,12 +88,9 @@ pub(super) async fn servers(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    requested: Result<Query<HealthQuery>, QueryRejection>,
+    requested: Parameters<HealthQuery>,
 ) -> Result<Response, Problem> {
-    let Query(HealthQuery { check }) = requested.map_err(|rejection| {
-        Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
-            .hinting("the only parameter is `check`, `true` or `false`")
-    })?;
+    let HealthQuery { check } = parameters(requested, "the only parameter is `check`, `true` or `false`")?;
     let manager = &api.manager;
     if check {
         manager.health_check().await;

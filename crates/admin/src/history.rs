@@ -8,8 +8,7 @@
 use std::time::{Duration, SystemTime};
 
 use axum::Extension;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -19,11 +18,15 @@ use utoipa::{IntoParams, ToSchema};
 use super::event_data::CallEnded;
 use super::list_query::page_size;
 use super::openapi::HistoryProblems;
+use super::parameters::{Parameters, parameters};
 use super::problem::Problem;
 use super::{Api, json_bytes};
 use auth::Principal;
 use gateway::manager::history::{CallPage, Filter, OUTCOMES};
 use protocol::ErrorCode;
+
+/// The parameters that there are.
+const HINT: &str = "the parameters are `server`, `tool`, `principal`, `outcome`, `failed`, `since`, `until`, `limit` and `cursor`";
 
 /// The longest text of a parameter, in bytes.
 const MAX_TEXT: usize = 256;
@@ -100,9 +103,9 @@ struct PastCall {
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    query: Result<Query<HistoryQuery>, QueryRejection>,
+    query: Parameters<HistoryQuery>,
 ) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(|rejection| wrong(rejection.body_text()))?;
+    let query = parameters(query, HINT)?;
     let limit = page_size(query.limit).map_err(wrong)?;
     let before = query.cursor.as_deref().map(number).transpose()?;
     let filter = query.filter(SystemTime::now())?;
@@ -191,9 +194,7 @@ fn printed(page: &CallPage) -> Vec<u8> {
 }
 
 fn wrong(detail: impl Into<String>) -> Problem {
-    Problem::new(ErrorCode::InvalidRequest, detail).hinting(
-        "the parameters are `server`, `tool`, `principal`, `outcome`, `failed`, `since`, `until`, `limit` and `cursor`",
-    )
+    Problem::new(ErrorCode::InvalidRequest, detail).hinting(HINT)
 }
 
 #[cfg(test)]

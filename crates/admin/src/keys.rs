@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
@@ -20,6 +19,7 @@ use utoipa::ToSchema;
 
 use super::body::{self, received};
 use super::openapi::KeyProblems;
+use super::parameters::PathName;
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, json};
@@ -166,11 +166,10 @@ pub(super) async fn all(keys: ApiKeyList) -> Result<Vec<ListedKey>, Problem> {
 pub(super) async fn make(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
     let (authenticator, file) = changeable(&api, &principal, &name)?;
     if !auth::is_id(&name) {
         let text = "the name of a key has 1 to 64 lower-case letters, digits and `-`";
@@ -210,9 +209,8 @@ pub(super) async fn make(
 pub(super) async fn revoke(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
     let (authenticator, file) = changeable(&api, &principal, &name)?;
     let (id, authenticator, manager) = (name.clone(), Arc::clone(authenticator), Arc::clone(&api.manager));
     let (done, outcome) = oneshot::channel();

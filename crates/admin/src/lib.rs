@@ -43,6 +43,7 @@ mod offers;
 mod openapi;
 mod operations;
 mod pages;
+mod parameters;
 mod printed_lists;
 mod problem;
 mod reload;

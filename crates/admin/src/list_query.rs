@@ -6,17 +6,19 @@
 //!
 //! Not here: the lists (`catalog`, `offers`), printing and charging them.
 
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::entity_tag;
+use super::parameters::{Parameters, parameters};
 use super::problem::Problem;
 use gateway::manager::Snapshot;
 use gateway::manager::catalog::CatalogEntry;
 use protocol::ErrorCode;
 use runtime::worker::WorkBudget;
+
+/// The parameters that there are.
+const HINT: &str = "the parameters are `query`, `server`, `view`, `limit` and `cursor`, each at most once";
 
 /// The longest query, in bytes.
 const MAX_QUERY: usize = 256;
@@ -67,19 +69,16 @@ pub(super) struct ViewQuery {
 
 impl ViewQuery {
     /// Reads the parameter of a request.
-    pub(super) fn read(query: Result<Query<Self>, QueryRejection>) -> Result<Self, Problem> {
-        let Query(read) = query.map_err(|rejection| {
-            Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
-                .hinting("the only parameter is `view`, at most once")
-        })?;
+    pub(super) fn read(query: Parameters<Self>) -> Result<Self, Problem> {
+        let read = parameters(query, "the only parameter is `view`, at most once")?;
         Ok(read)
     }
 }
 
 impl ListQuery {
     /// Reads the parameters of a request and checks their limits.
-    pub(super) fn read(query: Result<Query<Self>, QueryRejection>) -> Result<Self, Problem> {
-        let Query(read) = query.map_err(|rejection| wrong(&rejection.body_text()))?;
+    pub(super) fn read(query: Parameters<Self>) -> Result<Self, Problem> {
+        let read = parameters(query, HINT)?;
         let is_long = |text: &Option<String>, most| text.as_ref().is_some_and(|text| text.len() > most);
         if is_long(&read.query, MAX_QUERY) {
             return Err(wrong("`query` is longer than 256 bytes"));
@@ -196,6 +195,5 @@ fn digest_of(entry: &CatalogEntry) -> String {
 }
 
 fn wrong(detail: &str) -> Problem {
-    Problem::new(ErrorCode::InvalidRequest, detail)
-        .hinting("the parameters are `query`, `server`, `view`, `limit` and `cursor`, each at most once")
+    Problem::new(ErrorCode::InvalidRequest, detail).hinting(HINT)
 }

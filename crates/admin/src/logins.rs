@@ -8,8 +8,7 @@
 use std::time::SystemTime;
 
 use axum::Extension;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
@@ -17,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::login_urls::host;
 use super::openapi::{LoginProblems, ReadProblems};
+use super::parameters::PathName;
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, authorised, json, who};
@@ -163,9 +163,8 @@ pub(super) async fn start(
     Extension(principal): Extension<Principal>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
     let (logins, per) = logins(&api, &principal, &name)?;
     authorised(Some(&principal), per.log_in(), Some(id))?;
     let link = logins.links.link(&name, &principal, host(&headers), SystemTime::now()).ok_or_else(no_base)?;
@@ -183,9 +182,8 @@ pub(super) async fn start(
 pub(super) async fn status(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
     let (logins, _) = logins(&api, &principal, &name)?;
     shown(logins, name, &principal)
 }
@@ -203,9 +201,8 @@ pub(super) async fn end(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     Extension(id): Extension<RequestId>,
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
     let (logins, per) = logins(&api, &principal, &name)?;
     let action: Action = per.log_out();
     authorised(Some(&principal), action, Some(id))?;

@@ -8,8 +8,7 @@
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
@@ -23,6 +22,7 @@ use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::ListQuery;
 use super::openapi::{NamedProblems, ServerReadProblems};
+use super::parameters::{Parameters, PathName};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::in_ms;
@@ -92,7 +92,7 @@ pub(super) async fn resources(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    query: Result<Query<ListQuery>, QueryRejection>,
+    query: Parameters<ListQuery>,
 ) -> Result<Response, Problem> {
     list(&api, &principal, (Kind::Resources, &ListQuery::read(query)?), &headers).await
 }
@@ -114,7 +114,7 @@ pub(super) async fn templates(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    query: Result<Query<ListQuery>, QueryRejection>,
+    query: Parameters<ListQuery>,
 ) -> Result<Response, Problem> {
     list(&api, &principal, (Kind::Templates, &ListQuery::read(query)?), &headers).await
 }
@@ -136,7 +136,7 @@ pub(super) async fn prompts(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    query: Result<Query<ListQuery>, QueryRejection>,
+    query: Parameters<ListQuery>,
 ) -> Result<Response, Problem> {
     list(&api, &principal, (Kind::Prompts, &ListQuery::read(query)?), &headers).await
 }
@@ -238,12 +238,11 @@ struct PromptBody {
 pub(super) async fn prompt(
     State(api): State<Api>,
     asker: (Extension<RequestId>, Extension<Principal>),
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let (Extension(id), Extension(principal)) = asker;
-    let Path(name) = name?;
     let body = received(body, api.options.max_body).await?;
     let [arguments, view] = body::members(&headers, &body, ["arguments", "view"])?;
     let arguments = body::optional_object(arguments, "arguments")?.unwrap_or_else(Raw::empty_object);

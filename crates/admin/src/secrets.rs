@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use secrecy::SecretString;
@@ -20,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::body::{self, received};
 use super::openapi::SecretProblems;
+use super::parameters::{Parameters, PathName, parameters};
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, authorised_about, json};
@@ -92,9 +92,9 @@ pub(super) async fn list(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     Extension(id): Extension<RequestId>,
-    query: Result<Query<SecretQuery>, QueryRejection>,
+    query: Parameters<SecretQuery>,
 ) -> Result<Response, Problem> {
-    let owner = owner(&principal, query?.0, (None, id))?;
+    let owner = owner(&principal, query, (None, id))?;
     shown(&api, &principal, owner).await
 }
 
@@ -111,13 +111,12 @@ pub(super) async fn list(
 pub(super) async fn set(
     State(api): State<Api>,
     (Extension(principal), Extension(id)): (Extension<Principal>, Extension<RequestId>),
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<SecretQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<SecretQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    let owner = owner(&principal, query?.0, (Some(&name), id))?;
+    let owner = owner(&principal, query, (Some(&name), id))?;
     let is_needed =
         || needed(&api, &principal, &owner).is_ok_and(|all| all.iter().any(|one| one.name == name));
     if *owner == **principal.id() && !is_needed() {
@@ -151,11 +150,10 @@ pub(super) async fn set(
 pub(super) async fn remove(
     State(api): State<Api>,
     (Extension(principal), Extension(id)): (Extension<Principal>, Extension<RequestId>),
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<SecretQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<SecretQuery>,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    let owner = owner(&principal, query?.0, (Some(&name), id))?;
+    let owner = owner(&principal, query, (Some(&name), id))?;
     let _place = place(&api, &principal, &owner)?;
     if !api.manager.remove_secret_of(&owner, &name).await.map_err(|error| failed(&error))? {
         return Err(unknown(&name));
@@ -166,9 +164,10 @@ pub(super) async fn remove(
 /// Returns the principal whose secrets are meant, if `principal` may see and change them.
 fn owner(
     principal: &Principal,
-    query: SecretQuery,
+    query: Parameters<SecretQuery>,
     (name, id): (Option<&str>, RequestId),
 ) -> Result<String, Problem> {
+    let query = parameters(query, "the only parameter is `principal`, at most once")?;
     let owner = query.principal.unwrap_or_else(|| principal.id().to_string());
     if owner != **principal.id() {
         let (secret, of) = (name.map(str::to_owned), Some(owner.clone()));

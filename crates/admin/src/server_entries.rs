@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::body::{self, received};
 use super::openapi::EntryProblems;
+use super::parameters::{Parameters, PathName, parameters};
 use super::problem::Problem;
 use super::reload::{ReloadResult, reloaded};
 use super::{Api, Options, json};
@@ -97,11 +97,8 @@ pub(super) struct ChangeQuery {
 }
 
 impl ChangeQuery {
-    fn of(query: Result<Query<Self>, QueryRejection>) -> Result<bool, Problem> {
-        let Query(query) = query.map_err(|rejection| {
-            Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
-                .hinting("the only parameter is `dry_run`: `true` or `false`")
-        })?;
+    fn of(query: Parameters<Self>) -> Result<bool, Problem> {
+        let query = parameters(query, "the only parameter is `dry_run`: `true` or `false`")?;
         Ok(query.dry_run == Some(true))
     }
 }
@@ -203,12 +200,12 @@ struct EntryChangeResult {
 pub(super) async fn add(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<ChangeQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<ChangeQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (Path(name), dry_run) = (name?, ChangeQuery::of(query)?);
+    let dry_run = ChangeQuery::of(query)?;
     let edit = editing(&api.options, &principal)?;
     let settings = settings(&headers, body, api.options.max_body).await?;
     if settings.url.is_none() {
@@ -234,12 +231,12 @@ pub(super) async fn add(
 pub(super) async fn edit(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<ChangeQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<ChangeQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (Path(name), dry_run) = (name?, ChangeQuery::of(query)?);
+    let dry_run = ChangeQuery::of(query)?;
     let edit = editing(&api.options, &principal)?;
     let settings = settings(&headers, body, api.options.max_body).await?;
     changed(&api, edit, (name, EntryChange::Edit(settings)), dry_run).await
@@ -257,10 +254,10 @@ pub(super) async fn edit(
 pub(super) async fn remove(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
-    name: Result<Path<String>, PathRejection>,
-    query: Result<Query<ChangeQuery>, QueryRejection>,
+    PathName(name): PathName,
+    query: Parameters<ChangeQuery>,
 ) -> Result<Response, Problem> {
-    let (Path(name), dry_run) = (name?, ChangeQuery::of(query)?);
+    let dry_run = ChangeQuery::of(query)?;
     let edit = editing(&api.options, &principal)?;
     changed(&api, edit, (name, EntryChange::Remove), dry_run).await
 }

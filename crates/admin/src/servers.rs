@@ -3,8 +3,7 @@
 use std::time::SystemTime;
 
 use axum::Extension;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
@@ -13,6 +12,7 @@ use utoipa::ToSchema;
 use super::entity_tag::{self, IfNoneMatch};
 use super::login_urls::LoginUrls;
 use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems, SwitchProblems};
+use super::parameters::PathName;
 use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
@@ -63,9 +63,8 @@ pub(super) async fn one(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
     let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
     Ok(json(&login.server(&ServerEntry::one(&api.seen(&principal), &name)?)))
 }
@@ -79,13 +78,8 @@ pub(super) async fn one(
     params(("name" = String, Path, description = "The server", example = "issues")),
     responses((status = 200, description = "The server, connected again", body = Server), ReconnectProblems)
 )]
-pub(super) async fn reconnect(
-    State(Api { manager, .. }): State<Api>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    let server = manager.reconnect(&name, None).await?;
-    Ok(json(&Server::from(&server)))
+pub(super) async fn reconnect(State(api): State<Api>, PathName(name): PathName) -> Result<Response, Problem> {
+    Ok(json(&Server::from(&api.manager.reconnect(&name, None).await?)))
 }
 
 /// Enable a server
@@ -99,12 +93,8 @@ pub(super) async fn reconnect(
     params(("name" = String, Path, description = "The server", example = "issues")),
     responses((status = 200, description = "The server, enabled", body = Server), SwitchProblems)
 )]
-pub(super) async fn enable(
-    State(Api { manager, .. }): State<Api>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    Ok(json(&Server::from(&manager.set_enabled(&name, true).await?)))
+pub(super) async fn enable(State(api): State<Api>, PathName(name): PathName) -> Result<Response, Problem> {
+    Ok(json(&Server::from(&api.manager.set_enabled(&name, true).await?)))
 }
 
 /// Forget a server
@@ -117,12 +107,8 @@ pub(super) async fn enable(
     params(("name" = String, Path, description = "The server", example = "issues")),
     responses((status = 200, description = "The server, read again", body = Server), SwitchProblems)
 )]
-pub(super) async fn forget(
-    State(Api { manager, .. }): State<Api>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    Ok(json(&Server::from(&manager.forget(&name).await?)))
+pub(super) async fn forget(State(api): State<Api>, PathName(name): PathName) -> Result<Response, Problem> {
+    Ok(json(&Server::from(&api.manager.forget(&name).await?)))
 }
 
 /// Disable a server
@@ -136,10 +122,6 @@ pub(super) async fn forget(
     params(("name" = String, Path, description = "The server", example = "issues")),
     responses((status = 200, description = "The server, disabled", body = Server), SwitchProblems)
 )]
-pub(super) async fn disable(
-    State(Api { manager, .. }): State<Api>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Problem> {
-    let Path(name) = name?;
-    Ok(json(&Server::from(&manager.set_enabled(&name, false).await?)))
+pub(super) async fn disable(State(api): State<Api>, PathName(name): PathName) -> Result<Response, Problem> {
+    Ok(json(&Server::from(&api.manager.set_enabled(&name, false).await?)))
 }

@@ -2,13 +2,13 @@
 //!
 //! Invariant: configured secrets are redacted before a line is kept here. The lines are bounded (`upstream`).
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::openapi::StderrProblems;
+use super::parameters::PathName;
 use super::problem::Problem;
 use super::{Api, json};
 use protocol::ErrorCode;
@@ -34,9 +34,8 @@ struct StderrLines {
 )]
 pub(super) async fn read(
     State(Api { manager, .. }): State<Api>,
-    name: Result<Path<String>, PathRejection>,
+    PathName(name): PathName,
 ) -> Result<Response, Problem> {
-    let Path(name) = name?;
     let snapshot = manager.snapshot();
     let lines = snapshot.server(&name)?.upstream.stderr().ok_or_else(|| {
         let text = format!("the server {name} is no program, so it has no standard error here");

@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 
 use axum::Extension;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
@@ -18,6 +17,7 @@ use utoipa::ToSchema;
 use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::openapi::{ReadProblems, ViewProblems};
+use super::parameters::PathName;
 use super::problem::Problem;
 use super::{Api, keys};
 use auth::{Principal, ViewWords};
@@ -325,9 +325,8 @@ pub(super) async fn one(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    view: Result<Path<String>, PathRejection>,
+    PathName(view): PathName,
 ) -> Result<Response, Problem> {
-    let Path(view) = view?;
     let report = api.manager.view_report(&view).await?;
     let summary = ViewSummary::of(&report, Callers::of(&api).await?.take(&report.view.name));
     let ViewReport { view, rules, changes, held: mut held_tools, .. } = report;

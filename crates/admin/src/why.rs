@@ -2,20 +2,19 @@
 //!
 //! Not here: the explanation (`gateway::manager::why`).
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::openapi::ToolProblems;
+use super::parameters::{Parameters, parameters};
 use super::problem::Problem;
 use super::server_state::ServerState;
 use super::view::BreakerState;
 use super::{Api, json};
 use auth::Role;
 use gateway::manager::{Clash, Explanation, Limit, Per};
-use protocol::ErrorCode;
 
 /// Which tool is explained.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -183,12 +182,10 @@ impl ExplainedTool {
 )]
 pub(super) async fn explain(
     State(api): State<Api>,
-    query: Result<Query<WhyQuery>, QueryRejection>,
+    query: Parameters<WhyQuery>,
 ) -> Result<Response, Problem> {
-    let Query(WhyQuery { tool, view }) = query.map_err(|rejection| {
-        Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
-            .hinting("the parameters are `tool`, which is required, and `view`")
-    })?;
+    let WhyQuery { tool, view } =
+        parameters(query, "the parameters are `tool`, which is required, and `view`")?;
     let explained = api.manager.why(view.as_deref(), &tool)?;
     let file = api.options.configuration.as_ref().map(|configuration| configuration().file);
     let tool = |explained| ExplainedTool::of(explained, file.as_ref());

@@ -53,6 +53,25 @@ export function confirmed({ title, text, verb, danger }, work) {
   return dialog(title, open);
 }
 
+/** The form of a dialog. `work` is done when it is sent; the dialog stays open if that fails. */
+export function formOf(close, verb, content, work) {
+  const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
+  const yes = h('button', { type: 'submit', class: 'primary' }, verb);
+  const submit = async (event) => {
+    event.preventDefault();
+    problem.hidden = true;
+    yes.disabled = true;
+    try {
+      await work();
+    } catch (error) {
+      fill(problem, told(error));
+      problem.hidden = false;
+      yes.disabled = false;
+    }
+  };
+  return h('form', { onsubmit: submit }, content, problem, h('div', { class: 'dialog-foot' }, button('Cancel', close), yes));
+}
+
 /** A failure in words, with its advice. */
 export function told(error) {
   const hint = error.problem?.hint;

@@ -1,7 +1,7 @@
 // View: API keys, made and revoked.
 
 import { checked, get, may, remove, send, visitor } from './api.js';
-import { action, dialog, told } from './actions.js';
+import { action, dialog, formOf, told } from './actions.js';
 import { badge, button, copied, field, fill, h, heading, table, toast } from './dom.js';
 
 const ROLES = { reader: 'reader: may look', caller: 'caller: may call tools', superuser: 'superuser: may operate the gateway' };
@@ -35,27 +35,16 @@ function making(load) {
     role.value = 'caller';
     const expires = h('input', { type: 'date' });
     const view = h('input', { type: 'text', autocomplete: 'off' });
-    const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
-    const make = h('button', { type: 'submit', class: 'primary' }, 'Make the key');
-    const submit = async (event) => {
-      event.preventDefault();
-      problem.hidden = true;
-      make.disabled = true;
-      try {
-        const body = { role: role.value, ...(expires.value && { expires: expires.value }), ...(view.value.trim() && { view: view.value.trim() }) };
-        const made = await (await checked(await send('PUT', `/keys/${encodeURIComponent(name.value.trim())}`, { body }))).json();
-        close();
-        once(made);
-        load();
-      } catch (error) {
-        fill(problem, told(error));
-        problem.hidden = false;
-        make.disabled = false;
-      }
-    };
-    return h('form', { onsubmit: submit }, field('Name', name, 'Lower-case letters, digits and -. Logs show it.'), field('Role', role), field('Expires', expires),
-      field('View', view, 'Optional: one of the views of the configuration file. The key then reaches nothing else.'), problem,
-      h('p', { class: 'quiet small' }, 'The audit log records it with your name.'), h('div', { class: 'dialog-foot' }, button('Cancel', close), make));
+    const fields = [field('Name', name, 'Lower-case letters, digits and -. Logs show it.'), field('Role', role), field('Expires', expires),
+      field('View', view, 'Optional: one of the views of the configuration file. The key then reaches nothing else.'),
+      h('p', { class: 'quiet small' }, 'The audit log records it with your name.')];
+    return formOf(close, 'Make the key', fields, async () => {
+      const body = { role: role.value, ...(expires.value && { expires: expires.value }), ...(view.value.trim() && { view: view.value.trim() }) };
+      const made = await (await checked(await send('PUT', `/keys/${encodeURIComponent(name.value.trim())}`, { body }))).json();
+      close();
+      once(made);
+      load();
+    });
   }), { 'data-focus': 'make-key' });
 }
 

@@ -1,7 +1,7 @@
 // Part of the view of logins: the secrets that servers need of the visitor. A value is sent and never read back.
 
 import { checked, get, may, remove, send, visitor } from './api.js';
-import { action, dialog, told } from './actions.js';
+import { action, dialog, formOf, told } from './actions.js';
 import { badge, button, date, field, fill, h, table, toast } from './dom.js';
 
 const path = (name) => `/secrets/${encodeURIComponent(name)}`;
@@ -10,26 +10,13 @@ const path = (name) => `/secrets/${encodeURIComponent(name)}`;
 function setting(secret, load) {
   return () => dialog(`Set ${secret.name}`, (close) => {
     const value = h('input', { type: 'password', autocomplete: 'off', autofocus: true, required: true, spellcheck: 'false' });
-    const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
-    const save = h('button', { type: 'submit', class: 'primary' }, 'Set the secret');
-    const submit = async (event) => {
-      event.preventDefault();
-      problem.hidden = true;
-      save.disabled = true;
-      try {
-        await checked(await send('PUT', path(secret.name), { body: { value: value.value } }));
-        close();
-        toast(`${secret.name} is set`);
-        load();
-      } catch (error) {
-        fill(problem, told(error));
-        problem.hidden = false;
-        save.disabled = false;
-      }
-    };
     const used = secret.servers.length > 0 ? `Your calls send it to ${secret.servers.join(', ')}.` : 'No server needs it now.';
-    return h('form', { onsubmit: submit }, field('Value', value, `${used} It is never shown again.`), problem,
-      h('div', { class: 'dialog-foot' }, button('Cancel', close), save));
+    return formOf(close, 'Set the secret', field('Value', value, `${used} It is never shown again.`), async () => {
+      await checked(await send('PUT', path(secret.name), { body: { value: value.value } }));
+      close();
+      toast(`${secret.name} is set`);
+      load();
+    });
   });
 }
 

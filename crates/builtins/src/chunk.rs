@@ -117,12 +117,6 @@ pub enum Format {
 /// One piece of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk<'t> {
-    /// `{document_id}#{chunk_index:05}`.
-    pub id: String,
-    /// Id of the document that the chunk is part of.
-    pub document_id: &'t str,
-    /// Position in the list of chunks, from 0.
-    pub chunk_index: usize,
     /// The original text between the positions.
     pub content: &'t str,
     /// Index of the first character, from 0.
@@ -143,37 +137,25 @@ impl Chunk<'_> {
 }
 
 /// Returns an iterator that makes the chunks of `text` on demand. An empty text has none.
-pub fn chunks<'t>(text: &'t str, document_id: &'t str, chunking: Chunking, format: Format) -> Chunks<'t> {
+pub fn chunks(text: &str, chunking: Chunking, format: Format) -> Chunks<'_> {
     let outline = match format {
         Format::Markdown if text.len() <= MOST_MARKDOWN => markdown::outline(text, chunking.size),
         Format::Markdown | Format::Plain => HeadingOutline::default(),
     };
     let start = TextPosition::default();
-    Chunks {
-        text,
-        document_id,
-        chunking,
-        outline,
-        start,
-        covered: start,
-        index: 0,
-        section: 0,
-        window: Vec::new(),
-    }
+    Chunks { text, chunking, outline, start, covered: start, section: 0, window: Vec::new() }
 }
 
 /// Iterator over the chunks of a text. Made by [`chunks`].
 #[derive(Debug)]
 pub struct Chunks<'t> {
     text: &'t str,
-    document_id: &'t str,
     chunking: Chunking,
     outline: HeadingOutline,
     /// Where the next chunk begins, if it then ends after `covered`.
     start: TextPosition,
     /// Where the last chunk ended.
     covered: TextPosition,
-    index: usize,
     /// The section that `start` is in.
     section: usize,
     /// Boundaries where the next chunk might end. A field only to reuse its memory.
@@ -209,7 +191,6 @@ impl<'t> Iterator for Chunks<'t> {
         }
         let chunk = self.chunk(cut.end);
         (self.start, self.covered) = (cut.next, cut.end);
-        self.index += 1;
         self.section = self.outline.section_at(self.section, self.start.byte);
         Some(chunk)
     }
@@ -219,9 +200,6 @@ impl<'t> Chunks<'t> {
     fn chunk(&self, end: TextPosition) -> Chunk<'t> {
         let bytes = self.start.byte..end.byte;
         Chunk {
-            id: format!("{}#{:05}", self.document_id, self.index),
-            document_id: self.document_id,
-            chunk_index: self.index,
             content: &self.text[bytes.clone()],
             start_pos: self.start.chars,
             end_pos: end.chars,

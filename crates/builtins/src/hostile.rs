@@ -1,4 +1,5 @@
-//! Arbitrary arguments for tests, derived from the schema of a tool: valid, almost valid and absurd.
+//! Arbitrary arguments for tests, derived from the schema of a tool: valid, almost valid and absurd. And the check that an
+//! answer has the schema.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,14 +10,19 @@ use serde_json::{Map, Value, json};
 use super::tool::Tool;
 use json::Raw;
 
+/// Checks with as many arbitrary arguments that each is accepted, or refused with the name of a member and advice.
+pub(super) fn judges<I: DeserializeOwned>(tool: &Tool, cases: u32) {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
+    proptest!(config, |(arguments in arguments(tool))| is_judged::<I>(tool, &arguments));
+}
+
 /// Makes arguments for `tool`: each member present or not, with values of its type, at its bounds and beyond.
-pub(super) fn arguments(tool: &Tool) -> impl Strategy<Value = Value> + use<> {
+fn arguments(tool: &Tool) -> impl Strategy<Value = Value> + use<> {
     let schema: Value = tool.definition().get("inputSchema").expect("a schema").read().expect("JSON");
     object(&schema, 3)
 }
 
-/// Checks that arguments are accepted, or refused with the name of a member and advice.
-pub(super) fn is_judged<I: DeserializeOwned>(tool: &Tool, arguments: &Value) {
+fn is_judged<I: DeserializeOwned>(tool: &Tool, arguments: &Value) {
     let Err(refusal) = tool.read::<I>(&Raw::of(arguments)) else { return };
     let shown: Value = refusal.raw().read().expect("JSON");
     for member in ["error", "type", "message", "suggestion"] {
@@ -31,6 +37,41 @@ pub(super) fn is_judged<I: DeserializeOwned>(tool: &Tool, arguments: &Value) {
         || tool.definition().as_str().contains(&format!("\"{first}\""));
     assert!(known || refusal.field().len() >= 190, "it names no member: {shown}");
     assert!(shown.to_string().len() < 4_000, "it is long: {} bytes", shown.to_string().len());
+}
+
+/// Checks a value by the part of JSON Schema that output schemas use.
+pub(super) fn fits(schema: &Value, value: &Value, at: &str) {
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        one => vec![one.clone()],
+    };
+    let is = |name: &Value| match name.as_str().unwrap_or_else(|| panic!("{at}: no type in {schema}")) {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("{at}: unknown type {other}"),
+    };
+    assert!(types.iter().any(is), "{at}: {value} is no {types:?}");
+    if let Some(words) = schema["enum"].as_array() {
+        assert!(words.contains(value), "{at}: {value}");
+    }
+    if value.is_null() {
+        return;
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        assert!(value.get(name).is_some(), "{at}: {name} is missing in {value}");
+    }
+    if let (Some(map), Some(known)) = (value.as_object(), schema["properties"].as_object()) {
+        for (name, member) in map {
+            let schema = known.get(name).unwrap_or_else(|| panic!("{at}: {name} is not in the schema"));
+            fits(schema, member, &format!("{at}.{name}"));
+        }
+    }
+    value.as_array().into_iter().flatten().for_each(|item| fits(&schema["items"], item, at));
 }
 
 fn object(schema: &Value, depth: u32) -> BoxedStrategy<Value> {

@@ -14,21 +14,21 @@
 
 mod answer;
 #[cfg(feature = "chroma")]
-pub mod chroma;
+mod chroma;
 #[cfg(feature = "chroma")]
 pub mod chunk;
 mod connection;
 #[cfg(feature = "chroma")]
-pub mod embedding;
+mod embedding;
 #[cfg(feature = "handbook")]
-pub mod handbook;
+mod handbook;
 #[cfg(test)]
 mod hostile;
 mod progress;
 #[cfg(feature = "r2r")]
-pub mod r2r;
+mod r2r;
 #[cfg(feature = "rag")]
-pub mod rag;
+mod rag;
 mod refusal;
 #[cfg(any(feature = "chroma", feature = "r2r", feature = "rag"))]
 mod rest;
@@ -43,6 +43,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 pub use connection::InProcessConnector;
+#[cfg(feature = "handbook")]
+pub use handbook::config::{EmbeddedFiles, HandbookOptions};
 pub use progress::Report;
 
 use connection::Declared;

@@ -4,10 +4,7 @@
 //! Two readers may take different values of a duplicate key. So an object that is checked and passed on must
 //! not have any.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 
 use json::Raw;
 
@@ -22,78 +19,22 @@ pub(super) fn read(raw: &Raw) -> Result<Value, String> {
     if raw.numbers().any(is_rounded) {
         return Err("a whole number has more than 64 bits".to_owned());
     }
-    raw.read::<Strict>().map(|strict| strict.0).map_err(|error| error.to_string())
+    if let Some(key) = repeated_key(raw) {
+        return Err(format!("the key {:?} stands twice", clipped(&key)));
+    }
+    raw.read().map_err(|error| error.to_string())
+}
+
+/// Returns a key that stands twice in `value` or in an object inside it.
+fn repeated_key(value: &Raw) -> Option<String> {
+    let inside = || value.members().map(|(_, member)| member).chain(value.elements());
+    value.duplicate_key().or_else(|| inside().find_map(|value| repeated_key(&value)))
 }
 
 /// Whether `number` is whole and would be read as the nearest one with a fraction.
 fn is_rounded(number: &str) -> bool {
     let is_whole = number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
     is_whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err()
-}
-
-struct Strict(Value);
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Self)
-    }
-}
-
-struct StrictVisitor;
-
-impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number is out of range"))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some((key, Strict(value))) = members.next_entry::<String, _>()? {
-            if map.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key {:?} stands twice", clipped(&key))));
-            }
-            map.insert(key, value);
-        }
-        Ok(Value::Object(map))
-    }
 }
 
 fn clipped(key: &str) -> &str {

@@ -16,7 +16,7 @@ use upstream::api::Error;
 
 /// A vector under its id.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Vector {
+pub(crate) struct Vector {
     /// Its id.
     pub id: String,
     /// The vector.
@@ -25,7 +25,7 @@ pub struct Vector {
 
 /// The distance of a record from the vector of a query.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Distant {
+pub(crate) struct Distant {
     /// Its id.
     pub id: String,
     /// The distance, in the metric of the collection.
@@ -63,7 +63,7 @@ struct VectorsResponse {
 impl ChromaClient {
     /// Returns the `limit` records nearest to `vector`, the nearest first. If `ids` are given, only those
     /// count.
-    pub async fn nearest(
+    pub(crate) async fn nearest(
         &self,
         collection: Uuid,
         vector: &[f32],
@@ -81,7 +81,7 @@ impl ChromaClient {
     }
 
     /// Returns the vectors with these ids. Missing ones are left out.
-    pub async fn vectors(&self, collection: Uuid, ids: &[String]) -> Result<Vec<Vector>, Error> {
+    pub(crate) async fn vectors(&self, collection: Uuid, ids: &[String]) -> Result<Vec<Vector>, Error> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -27,7 +27,7 @@ static CLOUD_TOKEN: HeaderName = HeaderName::from_static("x-chroma-token");
 
 /// The address of a database. It has no `Debug`, because any part of a URL may be a secret.
 #[derive(Clone)]
-pub struct DatabaseAddress {
+pub(crate) struct DatabaseAddress {
     /// The server, without `/api/v2`.
     pub url: Url,
     /// The tenant.
@@ -40,14 +40,14 @@ pub struct DatabaseAddress {
 
 impl DatabaseAddress {
     /// The default database, which every server has.
-    pub fn usual(url: Url) -> Self {
+    pub(crate) fn usual(url: Url) -> Self {
         Self { url, tenant: "default_tenant".into(), database: "default_database".into(), token: None }
     }
 }
 
 /// A credential. A self-hosted server requires none. A proxy in front of it or Chroma Cloud may.
 #[derive(Debug, Clone)]
-pub enum ChromaToken {
+pub(crate) enum ChromaToken {
     /// `Authorization: Bearer …`.
     Bearer(SecretString),
     /// `x-chroma-token: …`.
@@ -55,7 +55,7 @@ pub enum ChromaToken {
 }
 
 /// A client for one database.
-pub struct ChromaClient {
+pub(crate) struct ChromaClient {
     rest: Rest,
     place: DatabaseAddress,
     most_records: OnceCell<usize>,
@@ -108,13 +108,13 @@ struct QueryResponse {
 
 impl ChromaClient {
     /// The database at `place`. Nothing is sent yet.
-    pub fn new(place: &DatabaseAddress, server_context: &ServerContext) -> Result<Self, Error> {
+    pub(crate) fn new(place: &DatabaseAddress, server_context: &ServerContext) -> Result<Self, Error> {
         let rest = Rest::new(&place.url, server_context)?;
         Ok(Self { rest, place: place.clone(), most_records: OnceCell::new() })
     }
 
     /// Checks that the server can be reached and has the database.
-    pub async fn health(&self) -> Result<(), Error> {
+    pub(crate) async fn health(&self) -> Result<(), Error> {
         let path = ["api", "v2", "tenants", &self.place.tenant, "databases", &self.place.database];
         self.to(Method::GET, &path).send().await?.json::<IgnoredAny>().await.map(drop)
     }
@@ -145,14 +145,14 @@ impl ChromaClient {
     }
 
     /// Returns collections in the order of the server.
-    pub async fn collections(&self, limit: usize, offset: usize) -> Result<Vec<Collection>, Error> {
+    pub(crate) async fn collections(&self, limit: usize, offset: usize) -> Result<Vec<Collection>, Error> {
         let (limit, offset) = (limit.to_string(), offset.to_string());
         let request = self.below(Method::GET, &[]);
         request.query(&[("limit", &limit), ("offset", &offset)]).send().await?.json().await
     }
 
     /// Returns the collection `name`, if there is one.
-    pub async fn collection(&self, name: &str) -> Result<Option<Collection>, Error> {
+    pub(crate) async fn collection(&self, name: &str) -> Result<Option<Collection>, Error> {
         let answer = match self.below(Method::GET, &[name]).send().await {
             Ok(answer) => answer,
             Err(error) => return missing(error).map(|()| None),
@@ -161,7 +161,7 @@ impl ChromaClient {
     }
 
     /// Creates the collection `name`, which compares by angle. If it exists, Chroma refuses with 409.
-    pub async fn create(&self, name: &str, metadata: Option<&Metadata>) -> Result<Collection, Error> {
+    pub(crate) async fn create(&self, name: &str, metadata: Option<&Metadata>) -> Result<Collection, Error> {
         let configuration = json!({"hnsw": {"space": Space::Cosine}});
         // Chroma refuses empty metadata.
         let metadata = metadata.filter(|metadata| !metadata.is_empty());
@@ -178,14 +178,14 @@ impl ChromaClient {
     }
 
     /// Replaces the metadata of a collection.
-    pub async fn describe(&self, collection: Uuid, metadata: &Metadata) -> Result<(), Error> {
+    pub(crate) async fn describe(&self, collection: Uuid, metadata: &Metadata) -> Result<(), Error> {
         let path = collection.to_string();
         let body = json!({"new_metadata": metadata});
         self.below(Method::PUT, &[path.as_str()]).json(&body).send().await?.bytes().await.map(drop)
     }
 
     /// Counts the records of a collection.
-    pub async fn count(&self, collection: Uuid) -> Result<u64, Error> {
+    pub(crate) async fn count(&self, collection: Uuid) -> Result<u64, Error> {
         self.of(Method::GET, collection, "count").send().await?.json().await
     }
 
@@ -194,19 +194,13 @@ impl ChromaClient {
         self.of(Method::POST, collection, "upsert").json(records).send().await?.bytes().await.map(drop)
     }
 
-    /// Returns the records that `select` describes.
-    pub async fn get(&self, collection: Uuid, select: &Select) -> Result<Vec<Hit>, Error> {
-        let body = Including { what: select, include: &["documents", "metadatas"] };
-        self.got(collection, &body).await
-    }
-
     /// Returns the metadata of the records that `select` describes, without their texts.
-    pub async fn marks(&self, collection: Uuid, select: &Select) -> Result<Vec<Hit>, Error> {
+    pub(crate) async fn marks(&self, collection: Uuid, select: &Select) -> Result<Vec<Hit>, Error> {
         self.got(collection, &Including { what: select, include: &["metadatas"] }).await
     }
 
     /// Returns the ids of the records that `select` describes.
-    pub async fn ids(&self, collection: Uuid, select: &Select) -> Result<Vec<String>, Error> {
+    pub(crate) async fn ids(&self, collection: Uuid, select: &Select) -> Result<Vec<String>, Error> {
         let body = Including { what: select, include: &[] };
         Ok(self.got(collection, &body).await?.into_iter().map(|hit| hit.id).collect())
     }
@@ -218,7 +212,7 @@ impl ChromaClient {
     }
 
     /// Returns the records nearest to a vector, the nearest first.
-    pub async fn query(&self, collection: Uuid, query: &VectorQuery) -> Result<Vec<Hit>, Error> {
+    pub(crate) async fn query(&self, collection: Uuid, query: &VectorQuery) -> Result<Vec<Hit>, Error> {
         let body = QueryRequest {
             query_embeddings: [&query.vector],
             n_results: query.limit,
@@ -233,7 +227,7 @@ impl ChromaClient {
     }
 
     /// Deletes the records with these ids. Missing ones are ignored.
-    pub async fn delete(&self, collection: Uuid, ids: &[String]) -> Result<(), Error> {
+    pub(crate) async fn delete(&self, collection: Uuid, ids: &[String]) -> Result<(), Error> {
         if ids.is_empty() {
             return Ok(()); // Chroma would refuse it
         }

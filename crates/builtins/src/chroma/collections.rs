@@ -116,9 +116,9 @@ pub(super) async fn create(context: &ChromaContext, input: CreateInput) -> Resul
         ours.write_to(&mut metadata);
     }
     let made = match context.chroma.create(&full, Some(&metadata)).await {
-        Ok(made) => context.cache(made),
+        Ok(made) => made,
         Err(Error::Backend { status: 409, .. }) => {
-            let there = context.open_anew(&input.name).await?;
+            let there = context.open(&input.name).await?;
             return if metadata_of(&there) == said && created_at(&there).is_some() {
                 Ok(created(input.name, &there, false))
             } else {
@@ -194,7 +194,6 @@ async fn listed(context: &ChromaContext, collection: Collection) -> Result<Optio
 /// Returns the result of `delete_collection`.
 pub(super) async fn delete(context: &ChromaContext, input: DeleteInput) -> Result<Raw, Failure> {
     let full = names::full(&context.options.collection_prefix, "name", &input.name)?;
-    context.forget(&full);
     if !context.chroma.drop_collection(&full).await? {
         return Err(context.no_collection("name", &input.name).await.into());
     }

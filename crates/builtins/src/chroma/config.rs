@@ -48,7 +48,7 @@ settings! {
 
 settings! {
     /// The database at a Chroma, without its URL.
-    pub struct OwnAddress {
+    pub(crate) struct OwnAddress {
         /// the tenant that has the collections
         tenant: Option<String> => "`default_tenant`", with name;
         /// the database that has the collections
@@ -74,7 +74,7 @@ words! {
 
 /// Options of the Chroma server. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
-pub struct ChromaOptions {
+pub(crate) struct ChromaOptions {
     /// The server, the database, and the credentials.
     pub place: DatabaseAddress,
     /// Whether a missing tenant or database is created.
@@ -104,7 +104,7 @@ impl BuiltinOptions for ChromaOptions {
 }
 
 /// Reads `url` and `chroma`. If they are invalid, reports why and returns `None`.
-pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
+pub(crate) fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `chroma: {embedding: {provider: openai}}`, which says who makes vectors";
     let own = server.require("chroma", hint).and_then(|chroma| Own::from_setting(&chroma));
     let hint = "add the address of Chroma, such as `url: http://localhost:8000`";

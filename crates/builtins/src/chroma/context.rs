@@ -1,11 +1,9 @@
 //! State that all tools of one Chroma server share.
 
 use std::hash::{BuildHasher, RandomState};
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lru::LruCache;
 use serde_json::Value;
 use tokio::sync::{MutexGuard, Semaphore};
 use tokio::time::Instant;
@@ -19,10 +17,7 @@ use crate::embedding::{self, Embedding};
 use crate::progress::Report;
 use crate::refusal::Refusal;
 use settings::nearest_few;
-use upstream::api::Error;
 
-/// Most collections whose id is cached.
-const MOST_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
 /// Documents that are cut, embedded and written at a time. Each holds all its vectors in memory.
 const WRITERS: usize = 4;
 /// Texts in one embedding request at most. Vectors are cached, so a call that timed out continues where it stopped
@@ -46,7 +41,6 @@ pub(super) struct ChromaContext {
     pub locks: Locks,
     /// One permit for each document that is being written.
     pub writers: Semaphore,
-    known: Mutex<LruCache<String, Arc<Collection>>>,
 }
 
 impl ChromaContext {
@@ -62,62 +56,16 @@ impl ChromaContext {
             embedding,
             locks: Locks::default(),
             writers: Semaphore::new(WRITERS),
-            known: Mutex::new(LruCache::new(MOST_KNOWN)),
         }
     }
 
     /// Returns the collection with the client's name `name`.
-    pub(super) async fn open(&self, name: &str) -> Result<Arc<Collection>, Failure> {
+    pub(super) async fn open(&self, name: &str) -> Result<Collection, Failure> {
         let full = names::full(&self.options.collection_prefix, "collection", name)?;
-        let known = self.lock().get(&full).cloned();
-        match known {
-            Some(known) => Ok(known),
-            None => self.find(name, full).await,
+        match self.chroma.collection(&full).await? {
+            Some(found) => Ok(found),
+            None => Err(self.no_collection("collection", name).await.into()),
         }
-    }
-
-    /// Reads the collection from Chroma, without the cache.
-    pub(super) async fn open_anew(&self, name: &str) -> Result<Arc<Collection>, Failure> {
-        let full = names::full(&self.options.collection_prefix, "collection", name)?;
-        self.find(name, full).await
-    }
-
-    /// Does `work` in `collection`, which clients call `name`. If Chroma reports that the collection is gone,
-    /// repeats the work once with its successor: it may have been deleted and created again.
-    pub(super) async fn within<T, F: Future<Output = Result<T, Failure>>>(
-        &self,
-        name: &str,
-        collection: &Arc<Collection>,
-        work: impl Fn(Arc<Collection>) -> F,
-    ) -> Result<T, Failure> {
-        match work(Arc::clone(collection)).await {
-            Err(failure) if is_gone(&failure) => work(self.open_anew(name).await?).await,
-            done => done,
-        }
-    }
-
-    async fn find(&self, name: &str, full: String) -> Result<Arc<Collection>, Failure> {
-        if let Some(found) = self.chroma.collection(&full).await? {
-            return Ok(self.cache(found));
-        }
-        self.forget(&full);
-        Err(self.no_collection("collection", name).await.into())
-    }
-
-    /// Caches a collection.
-    pub(super) fn cache(&self, collection: Collection) -> Arc<Collection> {
-        let collection = Arc::new(collection);
-        self.lock().put(collection.name.clone(), Arc::clone(&collection));
-        collection
-    }
-
-    /// Removes a collection from the cache, by its name at Chroma.
-    pub(super) fn forget(&self, full: &str) {
-        self.lock().pop(full);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<String, Arc<Collection>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refuses the unknown collection `name`, and suggests similar names.
@@ -183,11 +131,6 @@ fn not_embedded(tool: &str, error: &embedding::Error) -> Refusal {
         .suggest(suggestion)
 }
 
-/// Whether Chroma reports that a collection requested by id is gone.
-const fn is_gone(failure: &Failure) -> bool {
-    matches!(failure, Failure::Failed(Error::Backend { status: 404, .. }))
-}
-
 /// Locks that all documents share by their hash. Two documents with one lock wait for each other, which costs time but
 /// no memory. A task holds at most one lock, so deadlocks are impossible.
 const LOCKS: usize = 256;
@@ -217,23 +160,19 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use futures_util::future::BoxFuture;
     use tokio::time::sleep;
 
     use super::*;
     use crate::chroma::fixture;
-    use crate::embedding::Window;
+    use crate::embedding::{EmbeddingFuture, Window};
     use runtime::shutdown::Shutdown;
+    use upstream::api::Error;
 
     /// A model that takes the same time for each text.
     struct Slow(Duration);
 
     impl Embedding for Slow {
-        fn embed<'a>(
-            &'a self,
-            texts: &'a [String],
-            deadline: Instant,
-        ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, embedding::Error>> {
+        fn embed<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
             async move {
                 let time = self.0 * u32::try_from(texts.len()).expect("few");
                 if Instant::now() + time > deadline {
@@ -252,10 +191,6 @@ mod tests {
 
         fn model(&self) -> &'static str {
             "m"
-        }
-
-        fn dimension(&self) -> Option<usize> {
-            None
         }
 
         fn window(&self) -> Window {

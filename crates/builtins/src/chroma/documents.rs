@@ -1,7 +1,5 @@
 //! `add_document`, `update_document`, `delete_document` and `get_document_info`.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -19,7 +17,6 @@ use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
 use crate::tool::{Effect, ToolInfo};
 use json::Raw;
-use upstream::api::Error;
 
 /// Longest document, in characters.
 const LONGEST: u64 = 10_000_000;
@@ -154,8 +151,7 @@ pub(super) async fn add(context: &ChromaContext, input: AddInput, report: &Repor
     let text = embedded(context, ABOUT_ADD.name, &input.content, size, report).await?;
     let dimension = text.dimension();
     let draft = text.draft(&input.content, said);
-    let put = |collection| put_new(context, collection, &draft, dimension);
-    let (document_id, replaced) = context.within(&input.collection, &collection, put).await?;
+    let (document_id, replaced) = put_new(context, &collection, &draft, dimension).await?;
     Ok(Raw::of(&WriteOutput {
         document_id,
         collection: input.collection,
@@ -168,11 +164,11 @@ pub(super) async fn add(context: &ChromaContext, input: AddInput, report: &Repor
 /// the next id.
 async fn put_new(
     context: &ChromaContext,
-    collection: Arc<Collection>,
+    collection: &Collection,
     draft: &Draft,
     dimension: usize,
 ) -> Result<(String, bool), Failure> {
-    model_check::agree(context, &collection, dimension).await?;
+    model_check::agree(context, collection, dimension).await?;
     for turn in 0..TURNS {
         let document = layout::document_id(&draft.source, turn);
         let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document: &document };
@@ -201,8 +197,7 @@ pub(super) async fn update(
     let said = input.metadata.map(|said| metadata::check(said, Subject::Document)).transpose()?;
     let collection = context.open(&input.collection).await?;
     model_check::check(context, &collection, None)?;
-    let head = |collection| head(context, collection, &input.doc_id);
-    let (collection, head) = context.within(&input.collection, &collection, head).await?;
+    let head = head(context, &collection, &input.doc_id).await?;
     let _turn = context.writers.acquire().await;
     let size = head.number("chunk_size").and_then(|size| usize::try_from(size).ok());
     let text = embedded(context, ABOUT_UPDATE.name, &input.content, size, report).await?;
@@ -226,19 +221,14 @@ pub(super) async fn update(
 /// Returns the result of `delete_document`.
 pub(super) async fn delete(context: &ChromaContext, input: OneInput) -> Result<Raw, Failure> {
     let collection = context.open(&input.collection).await?;
-    let remove = |collection| remove(context, collection, &input.doc_id);
-    let deleted = context.within(&input.collection, &collection, remove).await?;
+    let deleted = remove(context, &collection, &input.doc_id).await?;
     if deleted == 0 {
         return Err(no_document(&input.doc_id).into());
     }
     Ok(Raw::of(&RemoveOutput { document_id: input.doc_id, collection: input.collection, deleted }))
 }
 
-async fn remove(
-    context: &ChromaContext,
-    collection: Arc<Collection>,
-    document: &str,
-) -> Result<u64, Failure> {
+async fn remove(context: &ChromaContext, collection: &Collection, document: &str) -> Result<u64, Failure> {
     let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document };
     let _writer = context.locks.lock(collection.id, document).await;
     let found = place.look().await?;
@@ -248,8 +238,7 @@ async fn remove(
 /// Returns the result of `get_document_info`.
 pub(super) async fn get(context: &ChromaContext, input: OneInput) -> Result<Raw, Failure> {
     let collection = context.open(&input.collection).await?;
-    let head = |collection| head(context, collection, &input.doc_id);
-    let (_, head) = context.within(&input.collection, &collection, head).await?;
+    let head = head(context, &collection, &input.doc_id).await?;
     Ok(Raw::of(&DocumentInfo {
         document_id: input.doc_id,
         collection: input.collection,
@@ -261,16 +250,9 @@ pub(super) async fn get(context: &ChromaContext, input: OneInput) -> Result<Raw,
     }))
 }
 
-/// Returns the head of the document, and the collection that it was found in.
-async fn head(
-    context: &ChromaContext,
-    collection: Arc<Collection>,
-    document: &str,
-) -> Result<(Arc<Collection>, Head), Failure> {
+async fn head(context: &ChromaContext, collection: &Collection, document: &str) -> Result<Head, Failure> {
     let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document };
-    let head: Result<_, Error> = place.any_head().await;
-    let head = head?.ok_or_else(|| no_document(document))?;
-    Ok((collection, head))
+    Ok(place.any_head().await?.ok_or_else(|| no_document(document))?)
 }
 
 async fn embedded(
@@ -280,14 +262,13 @@ async fn embedded(
     size: Option<usize>,
     report: &Report,
 ) -> Result<EmbeddedText, Refusal> {
-    let cuts = cut(context, text, size)?;
-    let texts: Vec<String> = cuts.iter().map(|cut| cut.content.clone()).collect();
+    let mut pieces = cut(context, text, size)?;
+    let texts: Vec<String> = pieces.iter().map(|piece| piece.content.clone()).collect();
     let vectors = context.embed(tool, &texts, report).await?;
-    let piece = |(cut, vector): (UnembeddedChunk, Vec<f32>)| {
-        let UnembeddedChunk { content, start, end, headings } = cut;
-        ChunkRecord { content, start, end, headings, vector }
-    };
-    Ok(EmbeddedText { pieces: cuts.into_iter().zip(vectors).map(piece).collect(), chunk_size: size })
+    for (piece, vector) in pieces.iter_mut().zip(vectors) {
+        piece.vector = vector;
+    }
+    Ok(EmbeddedText { pieces, chunk_size: size })
 }
 
 fn no_document(id: &str) -> Refusal {
@@ -300,35 +281,23 @@ fn no_document(id: &str) -> Refusal {
 /// Most chunks of a document. With their vectors they are in memory until the last is written.
 const MOST: usize = 10_000;
 
-/// A chunk without its vector.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct UnembeddedChunk {
-    pub content: String,
-    pub start: usize,
-    pub end: usize,
-    pub headings: Vec<String>,
-}
-
 /// Cuts `text` into chunks of at most `size` characters (default: as configured), and of at most the
-/// model's window.
-pub(super) fn cut(
-    context: &ChromaContext,
-    text: &str,
-    size: Option<usize>,
-) -> Result<Vec<UnembeddedChunk>, Refusal> {
+/// model's window. They have no vectors yet.
+fn cut(context: &ChromaContext, text: &str, size: Option<usize>) -> Result<Vec<ChunkRecord>, Refusal> {
     let chunking = chunking(context, text, size);
     let format = if context.options.markdown { Format::Markdown } else { Format::Plain };
     let mut cuts = Vec::new();
     // A blank chunk can never be a hit.
-    for chunk in chunks(text, "", chunking, format).filter(|chunk| !chunk.is_blank()) {
+    for chunk in chunks(text, chunking, format).filter(|chunk| !chunk.is_blank()) {
         if cuts.len() == MOST {
             return Err(too_many(text, chunking));
         }
-        cuts.push(UnembeddedChunk {
+        cuts.push(ChunkRecord {
             content: chunk.content.to_owned(),
             start: chunk.start_pos,
             end: chunk.end_pos,
             headings: chunk.headings.iter().map(ToString::to_string).collect(),
+            vector: Vec::new(),
         });
     }
     Ok(cuts)

@@ -19,10 +19,10 @@ const LISTS: [&str; 2] = ["$in", "$nin"];
 /// Why a filter is invalid. The text says what to write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadFilter(String);
+pub(crate) struct BadFilter(String);
 
 /// Converts `conditions` to Chroma's form. Returns `None` if it has no conditions.
-pub fn filter(conditions: &Map<String, Value>) -> Result<Option<Value>, BadFilter> {
+pub(crate) fn filter(conditions: &Map<String, Value>) -> Result<Option<Value>, BadFilter> {
     let mut reader = FilterReader { conditions: 0 };
     let mut all = reader.object(conditions, 0)?;
     Ok(match all.len() {

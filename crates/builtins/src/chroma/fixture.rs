@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -13,7 +12,8 @@ use super::{ChromaClient, ChromaToken, DatabaseAddress, VectorStore};
 use crate::chroma::config;
 use crate::chroma::context::ChromaContext;
 use crate::chunk::Chunking;
-use crate::embedding::{self, Embedding, NoProvider, Window};
+use crate::embedding::{self, Embedding, EmbeddingFuture, NoProvider, Window};
+use crate::hostile::fits;
 use crate::{Builtin, Report};
 use json::Raw;
 use protocol::Reply;
@@ -22,7 +22,7 @@ use upstream::api::Error;
 
 /// Counts each letter of a text.
 pub(super) struct Letters {
-    pub model: &'static str,
+    pub(crate) model: &'static str,
     pub dimension: usize,
     pub is_down: AtomicBool,
 }
@@ -42,11 +42,7 @@ impl Letters {
 }
 
 impl Embedding for Letters {
-    fn embed<'a>(
-        &'a self,
-        texts: &'a [String],
-        _: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, embedding::Error>> {
+    fn embed<'a>(&'a self, texts: &'a [String], _: Instant) -> EmbeddingFuture<'a> {
         let failure = Error::Connect { reason: "connection refused".into() };
         let failed = embedding::Error::Failed { provider: "letters", model: self.model.into(), failure };
         let made = if self.is_down.load(Ordering::Relaxed) {
@@ -63,10 +59,6 @@ impl Embedding for Letters {
 
     fn model(&self) -> &str {
         self.model
-    }
-
-    fn dimension(&self) -> Option<usize> {
-        None
     }
 
     fn window(&self) -> Window {
@@ -142,12 +134,7 @@ pub(super) async fn ask(ours: &VectorStore, tool: &str, arguments: Value) -> Val
     let answer = result["structuredContent"].clone();
     let tool = ours.tools.iter().find(|known| known.name() == tool).expect("a tool");
     let schema: Value = tool.definition().get("outputSchema").expect("a schema").read().expect("JSON");
-    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        assert!(answer.get(name).is_some(), "{name} is missing in {answer}");
-    }
-    for name in answer.as_object().expect("an object").keys() {
-        assert!(schema["properties"].get(name).is_some(), "{name} is not in the schema");
-    }
+    fits(&schema, &answer, "answer");
     answer
 }
 

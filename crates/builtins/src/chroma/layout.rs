@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use super::metadata::{DIGEST, FORMER_DIGEST, Subject};
+use super::metadata::{DIGEST, Subject};
 use super::model::{Hit, Metadata, Record};
 
 /// Namespace of the UUIDs that are document ids.
@@ -70,7 +70,7 @@ impl Head {
 
     /// Returns the digest of the content and the metadata.
     pub(super) fn source(&self) -> Option<String> {
-        self.text(DIGEST).or_else(|| self.text(FORMER_DIGEST))
+        self.text(DIGEST)
     }
 
     /// Returns the caller's metadata of the document.

@@ -16,8 +16,6 @@ const LONGEST_KEY: usize = 128;
 
 /// Key of the digest of a document's content and metadata.
 pub(super) const DIGEST: &str = "switchyard_digest";
-/// Former key of that digest. In a record with the new key, `source` belongs to the client.
-pub(super) const FORMER_DIGEST: &str = "source";
 /// Keys that Switchyard adds to each record of a document.
 pub(super) const OURS: [&str; 11] = [
     "document_id",
@@ -56,12 +54,9 @@ impl Subject {
 
     /// Returns `all` without the keys of Switchyard.
     pub(super) fn without_reserved(self, all: &Metadata) -> Metadata {
-        let former = (self == Self::Document && !all.contains_key(DIGEST)).then_some(FORMER_DIGEST);
-        let is_theirs = |key: &str| !self.reserved().contains(&key) && Some(key) != former;
-        all.iter()
-            .filter(|(key, _)| is_theirs(key))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+        let mut theirs = all.clone();
+        theirs.retain(|key, _| !self.reserved().contains(&key.as_str()));
+        theirs
     }
 }
 
@@ -165,17 +160,6 @@ mod tests {
         assert_eq!(of(good.clone(), Subject::Document), Ok(good));
         assert_eq!(of(json!({"a": null}), Subject::Document), Ok(json!({})));
         assert_eq!(of(json!({"a": "x"}), Subject::Collection), Ok(json!({"a": "x"})));
-    }
-
-    #[test]
-    fn source_is_the_callers_but_in_records_of_before() {
-        let without_reserved = |all: Value| {
-            let Value::Object(all) = all else { panic!("no object: {all}") };
-            Value::Object(Subject::Document.without_reserved(&all))
-        };
-        let now = json!({"document_id": "d", DIGEST: "0", "source": "wiki", "a": 1});
-        assert_eq!(without_reserved(now), json!({"source": "wiki", "a": 1}));
-        assert_eq!(without_reserved(json!({"document_id": "d", "source": "0", "a": 1})), json!({"a": 1}));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 mod bare;
 mod client;
 mod collections;
-pub mod config;
+pub(crate) mod config;
 mod consistent_search;
 mod context;
 mod documents;
@@ -38,10 +38,13 @@ mod writing_tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub use bare::{Distant, Vector};
-pub use client::{ChromaClient, ChromaToken, DatabaseAddress};
-pub use filter::{BadFilter, filter};
-pub use model::{BadRecords, Collection, Hit, Metadata, Record, Records, Select, Space, VectorQuery};
+pub(crate) use bare::{Distant, Vector};
+pub(crate) use client::{ChromaClient, ChromaToken, DatabaseAddress};
+#[cfg(test)]
+use filter::filter;
+pub(crate) use model::{BadRecords, Collection, Metadata, Records, Select, Space};
+#[cfg(test)]
+use model::{Record, VectorQuery};
 pub(super) use model_check::CollectionModel;
 pub(crate) use names::is_name;
 
@@ -55,7 +58,7 @@ use protocol::Reply;
 use upstream::api::{Error, Events, ServerContext};
 
 /// Chroma as a built-in server.
-pub struct VectorStore {
+pub(crate) struct VectorStore {
     context: ChromaContext,
     tools: Vec<Tool>,
 }

@@ -14,11 +14,11 @@ const MOST_BYTES: usize = 32 << 20;
 const NUMBER_BYTES: usize = 16;
 
 /// Metadata of a record or collection. Flat: strings, numbers, booleans, and lists of one of these types.
-pub type Metadata = Map<String, Value>;
+pub(crate) type Metadata = Map<String, Value>;
 
 /// A collection.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Collection {
+pub(crate) struct Collection {
     /// Id that its records are requested by.
     pub id: Uuid,
     /// Unique name of the collection.
@@ -50,7 +50,7 @@ struct Hnsw {
 /// Distance measure of two vectors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Space {
+pub(crate) enum Space {
     /// By their angle. Switchyard creates its collections with it.
     Cosine,
     /// By the square of their distance, the default of Chroma.
@@ -62,7 +62,7 @@ pub enum Space {
 
 impl Space {
     /// Converts a distance to a score: larger is better, and 1 means equal (for vectors of length 1).
-    pub fn score(self, distance: f64) -> f64 {
+    pub(crate) fn score(self, distance: f64) -> f64 {
         match self {
             // Chroma rounds: equal vectors may be a little less than nothing apart.
             Self::Cosine => (1.0 - distance).min(1.0),
@@ -74,7 +74,7 @@ impl Space {
 
 impl Collection {
     /// Returns the distance measure of the collection.
-    pub fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> Space {
         let configured = self.configuration.hnsw.as_ref().or(self.configuration.spann.as_ref());
         configured.map(|index| index.space).unwrap_or_default()
     }
@@ -82,7 +82,7 @@ impl Collection {
 
 /// One record to be stored.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub(crate) struct Record {
     /// Its id, never empty.
     pub id: String,
     /// Its vector.
@@ -97,7 +97,7 @@ pub struct Record {
 /// dimension and of finite numbers, and the size within the limit. Chroma would silently drop records with a
 /// repeated id.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Records {
+pub(crate) struct Records {
     ids: Vec<String>,
     embeddings: Vec<Vec<f32>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -108,7 +108,7 @@ pub struct Records {
 
 /// Why records cannot be stored together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRecords {
+pub(crate) enum BadRecords {
     /// There are no records.
     #[error("there is no record to store")]
     None,
@@ -138,7 +138,7 @@ pub enum BadRecords {
 
 impl Records {
     /// Checks `records` for a collection whose vectors have `dimension` numbers, if that is known.
-    pub fn new(records: Vec<Record>, dimension: Option<usize>) -> Result<Self, BadRecords> {
+    pub(crate) fn new(records: Vec<Record>, dimension: Option<usize>) -> Result<Self, BadRecords> {
         check(&records, dimension)?;
         let bytes = records.iter().map(Record::bytes).sum();
         if bytes > MOST_BYTES {
@@ -156,7 +156,7 @@ impl Records {
     }
 
     /// Vectors without text and metadata, for a collection whose vectors have `dimension` numbers.
-    pub fn bare(vectors: Vec<Vector>, dimension: usize) -> Result<Self, BadRecords> {
+    pub(crate) fn bare(vectors: Vec<Vector>, dimension: usize) -> Result<Self, BadRecords> {
         let bare = |Vector { id, numbers }| Record {
             id,
             vector: numbers,
@@ -165,11 +165,6 @@ impl Records {
         };
         let all = Self::new(vectors.into_iter().map(bare).collect(), Some(dimension))?;
         Ok(Self { documents: Vec::new(), metadatas: Vec::new(), ..all })
-    }
-
-    /// Returns the number of records.
-    pub fn count(&self) -> usize {
-        self.ids.len()
     }
 }
 
@@ -191,7 +186,7 @@ fn check(records: &[Record], dimension: Option<usize>) -> Result<(), BadRecords>
 
 impl Record {
     /// Returns the approximate size of the record in a request, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let metadata: usize =
             self.metadata.iter().map(|(key, value)| key.len() + value_bytes(value) + 8).sum();
         self.id.len() + self.vector.len() * NUMBER_BYTES + self.document.len() + metadata + 16
@@ -208,7 +203,7 @@ fn value_bytes(value: &Value) -> usize {
 
 /// Filter of the records that are read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Select {
+pub(crate) struct Select {
     /// Records with these ids. Missing ones are skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<String>>,
@@ -225,7 +220,7 @@ pub struct Select {
 
 /// A search for similar vectors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct VectorQuery {
+pub(crate) struct VectorQuery {
     /// The vector of the query text.
     pub vector: Vec<f32>,
     /// Most hits to return; 0 finds nothing.
@@ -236,7 +231,7 @@ pub struct VectorQuery {
 
 /// A record that was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
+pub(crate) struct Hit {
     /// Its id.
     pub id: String,
     /// Its text.

@@ -5,8 +5,6 @@
 //! Chroma itself checks only the dimension. For a collection that others created, Switchyard too can check
 //! only the dimension.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde_json::Value;
 
@@ -121,7 +119,7 @@ fn mismatch(
 /// Makes sure that `collection` names the configured model, before anything is written to it.
 pub(super) async fn agree(
     context: &ChromaContext,
-    collection: &Arc<Collection>,
+    collection: &Collection,
     dimension: usize,
 ) -> Result<(), Failure> {
     check(context, collection, Some(dimension))?;
@@ -130,7 +128,7 @@ pub(super) async fn agree(
         return Ok(());
     };
     let Some(ours) = CollectionModel::ours(&*context.embedding, Some(dimension)) else { return Ok(()) };
-    // The cached metadata may be old: another gateway may have named its model in the meantime.
+    // Another gateway may have named its model in the meantime.
     let now = context.chroma.collection(&collection.name).await?;
     let said = now.as_ref().and_then(|now| now.metadata.as_ref()).unwrap_or(metadata);
     if let Some(now) = &now {
@@ -140,7 +138,7 @@ pub(super) async fn agree(
     ours.write_to(&mut said);
     context.chroma.describe(collection.id, &said).await?;
     if let Some(after) = context.chroma.collection(&collection.name).await? {
-        check(context, &context.cache(after), Some(dimension))?;
+        check(context, &after, Some(dimension))?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use testkit::served::Served;
 use url::Url;
 use uuid::Uuid;
 
@@ -20,42 +21,22 @@ use runtime::shutdown::Shutdown;
 const ID: Uuid = Uuid::from_u128(0xf75a_d249_92a7_4d72_8f8e_3998_f089_2118);
 
 /// A server that answers a recorded request as it was answered, and everything else with 418.
-struct Recorded {
-    url: Url,
-    tasks: Shutdown,
+fn recorded(names: &[&str]) -> Served {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/backends/chroma");
+    let read = |name: &&str| -> Value {
+        let text = fs::read_to_string(folder.join(format!("{name}.json"))).expect("a recording");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let recordings: Arc<Vec<Value>> = Arc::new(names.iter().map(read).collect());
+    Served::start(Router::new().fallback(move |request: Request<Body>| {
+        let recordings = Arc::clone(&recordings);
+        async move { answer(&recordings, request).await }
+    }))
 }
 
-impl Recorded {
-    async fn new(names: &[&str]) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/backends/chroma");
-        let read = |name: &&str| -> Value {
-            let text = fs::read_to_string(folder.join(format!("{name}.json"))).expect("a recording");
-            serde_json::from_str(&text).expect("JSON")
-        };
-        let recordings: Arc<Vec<Value>> = Arc::new(names.iter().map(read).collect());
-        let router = Router::new().fallback(move |request: Request<Body>| {
-            let recordings = Arc::clone(&recordings);
-            async move { answer(&recordings, request).await }
-        });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let tasks = Shutdown::new();
-        tasks.spawn_until_end(async move {
-            let _ = axum::serve(listener, router).await;
-        });
-        Self { url: Url::parse(&url).expect("a URL"), tasks }
-    }
-
-    fn chroma(&self) -> ChromaClient {
-        ChromaClient::new(&DatabaseAddress::usual(self.url.clone()), &crate::server_context(&Shutdown::new()))
-            .expect("usable")
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        self.tasks.begin();
-    }
+fn client(url: &str) -> ChromaClient {
+    let place = DatabaseAddress::usual(Url::parse(url).expect("a URL"));
+    ChromaClient::new(&place, &crate::server_context(&Shutdown::new())).expect("usable")
 }
 
 async fn answer(recordings: &[Value], request: Request<Body>) -> (StatusCode, String) {
@@ -84,14 +65,13 @@ fn metadata(value: Value) -> Metadata {
 
 #[tokio::test]
 async fn collections_are_made_found_and_dropped_by_name() {
-    let server = Recorded::new(&[
+    let server = recorded(&[
         "collection-create",
         "collection-get-by-name",
         "collection-get-missing",
         "collection-delete",
-    ])
-    .await;
-    let chroma = server.chroma();
+    ]);
+    let chroma = client(&server.url());
     let about = metadata(json!({"description": "docs", "created_at": "2026-11-20T09:00:00Z"}));
     let made = chroma.create("mcp_fixture", Some(&about)).await.expect("made");
     assert_eq!((made.id, made.space(), made.dimension), (ID, Space::Cosine, None));
@@ -99,22 +79,20 @@ async fn collections_are_made_found_and_dropped_by_name() {
     assert_eq!((found.id, found.name.as_str()), (ID, "mcp_fixture"));
     assert_eq!(chroma.collection("no_such_collection").await.expect("asked"), None);
     assert!(chroma.drop_collection("mcp_fixture").await.expect("dropped"));
-    let gone = Recorded::new(&["collection-delete-again"]).await;
-    assert!(!gone.chroma().drop_collection("mcp_fixture").await.expect("asked"));
+    let gone = recorded(&["collection-delete-again"]);
+    assert!(!client(&gone.url()).drop_collection("mcp_fixture").await.expect("asked"));
 }
 
 #[tokio::test]
 async fn records_are_stored_read_and_dropped() {
-    let server = Recorded::new(&[
+    let server = recorded(&[
         "records-upsert",
-        "records-get-where",
         "records-get-ids-only",
         "records-delete-ids",
         "records-count",
         "pre-flight-checks",
-    ])
-    .await;
-    let chroma = server.chroma();
+    ]);
+    let chroma = client(&server.url());
     let record = Record {
         id: "doc3#0".into(),
         vector: vec![0.0, 1.0, 0.0],
@@ -122,12 +100,6 @@ async fn records_are_stored_read_and_dropped() {
         metadata: metadata(json!({"document_id": "doc3"})),
     };
     chroma.upsert(ID, &Records::new(vec![record], Some(3)).expect("good")).await.expect("stored");
-    let filter = filter(&metadata(json!({"document_id": "doc1"}))).expect("good");
-    let select = Select { filter, limit: Some(10), offset: Some(0), ids: None };
-    let hits = chroma.get(ID, &select).await.expect("read");
-    assert_eq!(hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["doc1#0", "doc1#1"]);
-    assert_eq!(hits[1].document.as_deref(), Some("The gateway refuses unknown tokens."));
-    assert_eq!((&hits[1].metadata["chunk_index"], hits[1].distance), (&json!(1), None));
     let select = Select { filter: Some(json!({"document_id": "doc1"})), ..Select::default() };
     assert_eq!(chroma.ids(ID, &select).await.expect("read"), ["doc1#0", "doc1#1"]);
     chroma.delete(ID, &["doc3#0".into(), "missing".into()]).await.expect("dropped");
@@ -138,8 +110,8 @@ async fn records_are_stored_read_and_dropped() {
 
 #[tokio::test]
 async fn a_query_gives_what_is_near_with_its_distance() {
-    let server = Recorded::new(&["records-query-where", "records-query-zero"]).await;
-    let chroma = server.chroma();
+    let server = recorded(&["records-query-where", "records-query-zero"]);
+    let chroma = client(&server.url());
     let conditions = json!({"$and": [{"document_id": "doc1"}, {"chunk_index": {"$gte": 1}}]});
     let query = VectorQuery {
         vector: vec![0.9, 0.1, 0.0],
@@ -174,20 +146,13 @@ fn records_that_chroma_would_garble_are_not_sent() {
     assert_eq!(refused(vec![record("a", &[])], None), vector(0, 1, 0));
     let large = Record { document: "x".repeat(33 << 20), ..record("a", &[1.0]) };
     assert!(matches!(refused(vec![large], None), BadRecords::TooLarge { .. }));
-    assert_eq!(
-        Records::new(vec![record("a", &[1.0]), record("b", &[2.0])], Some(1)).expect("good").count(),
-        2
-    );
+    assert!(Records::new(vec![record("a", &[1.0]), record("b", &[2.0])], Some(1)).is_ok());
 }
 
 #[tokio::test]
 async fn a_real_server_keeps_what_it_is_given() {
     let Ok(url) = std::env::var("SWITCHYARD_CHROMA") else { return };
-    let chroma = ChromaClient::new(
-        &DatabaseAddress::usual(Url::parse(&url).expect("a URL")),
-        &crate::server_context(&Shutdown::new()),
-    )
-    .expect("usable");
+    let chroma = client(&url);
     chroma.health().await.expect("there");
     let name = format!("mcp_test-{}", Uuid::new_v4());
     let collection = chroma.create(&name, None).await.expect("made");

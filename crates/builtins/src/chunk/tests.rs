@@ -6,7 +6,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::*;
 
 fn cut(text: &str, size: usize, overlap: usize, format: Format) -> Vec<Chunk<'_>> {
-    chunks(text, "doc", Chunking::new(size, overlap).expect("good settings"), format).collect()
+    chunks(text, Chunking::new(size, overlap).expect("good settings"), format).collect()
 }
 
 fn contents(text: &str, size: usize, overlap: usize, format: Format) -> Vec<&str> {
@@ -17,9 +17,7 @@ fn contents(text: &str, size: usize, overlap: usize, format: Format) -> Vec<&str
 fn check(text: &str, size: usize, overlap: usize, format: Format) -> Result<(), TestCaseError> {
     let chunks = cut(text, size, overlap, format);
     let (mut covered, mut last) = (0, None::<&Chunk<'_>>);
-    for (index, chunk) in chunks.iter().enumerate() {
-        prop_assert_eq!(chunk.chunk_index, index);
-        prop_assert_eq!(&chunk.id, &format!("doc#{index:05}"));
+    for chunk in &chunks {
         prop_assert_eq!(chunk.content, &text[chunk.bytes.clone()]);
         let by_characters: String =
             text.chars().skip(chunk.start_pos).take(chunk.end_pos - chunk.start_pos).collect();
@@ -165,9 +163,9 @@ fn a_text_of_nothing_has_no_chunks_and_one_of_spaces_has_blank_ones() {
 #[test]
 fn a_huge_markdown_text_is_taken_for_plain() {
     let text = format!("# One\n\n{}", "x\n".repeat(MOST_MARKDOWN / 2));
-    let first = chunks(&text, "d", Chunking::default(), Format::Markdown).next().expect("a chunk");
+    let first = chunks(&text, Chunking::default(), Format::Markdown).next().expect("a chunk");
     assert!(first.headings.is_empty());
-    let first = chunks(&text[..5_000], "d", Chunking::default(), Format::Markdown).next().expect("a chunk");
+    let first = chunks(&text[..5_000], Chunking::default(), Format::Markdown).next().expect("a chunk");
     assert_eq!(&*first.headings[0], "One");
 }
 
@@ -193,7 +191,7 @@ fn hostile_texts_are_cut_like_any_other() {
     ] {
         for format in [Format::Plain, Format::Markdown] {
             let mut covered = 0;
-            for chunk in chunks(&text, "d", Chunking::default(), format) {
+            for chunk in chunks(&text, Chunking::default(), format) {
                 assert!(chunk.bytes.start <= covered && covered < chunk.bytes.end);
                 assert!(chunk.end_pos - chunk.start_pos <= 1_000);
                 covered = chunk.bytes.end;

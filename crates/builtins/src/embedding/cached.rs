@@ -14,7 +14,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
 use super::numbers::{Dimension, is_vector};
-use super::{Embedding, Error, KEPT, Window};
+use super::{Embedding, EmbeddingFuture, Error, KEPT, Window};
 use runtime::store::{Group, Key, Store};
 
 /// Most cache lookups at a time: one may be a round trip.
@@ -25,7 +25,7 @@ const AT_A_TIME: usize = 32;
 struct Absent;
 
 /// A provider with a cache in front of it.
-pub struct Cached {
+pub(crate) struct Cached {
     inner: Arc<dyn Embedding>,
     store: Store,
     group: Group,
@@ -41,7 +41,7 @@ struct DistinctTexts<'a> {
 
 impl Cached {
     /// `place` tells apart models of one name: it stands for their address and settings.
-    pub fn new(inner: Arc<dyn Embedding>, place: &str, store: &Store) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Embedding>, place: &str, store: &Store) -> Self {
         let group = Group::new(&["embed", inner.provider(), place, inner.model()]);
         let dimension = Dimension::configured(inner.dimension());
         Self { inner, store: store.clone(), group, dimension }
@@ -110,19 +110,11 @@ impl Cached {
 }
 
 impl Embedding for Cached {
-    fn embed<'a>(
-        &'a self,
-        texts: &'a [String],
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
         self.all(texts, deadline).boxed()
     }
 
-    fn embed_uncached<'a>(
-        &'a self,
-        texts: &'a [String],
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed_uncached<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
         self.inner.embed(texts, deadline)
     }
 

@@ -18,7 +18,7 @@ const LONGEST_MODEL: usize = 200;
 
 /// The embedding provider.
 #[derive(Debug, Clone, Default)]
-pub enum Config {
+pub(crate) enum Config {
     /// No provider. A tool that needs a vector reports that.
     #[default]
     None,
@@ -30,13 +30,13 @@ pub enum Config {
 
 /// A service with OpenAI's API. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
-pub struct OpenAi {
+pub(crate) struct OpenAi {
     /// Base URL, to which `/embeddings` is added.
     pub url: Url,
     /// Whether it is OpenAI's own service, which requires a key.
     pub needs_key: bool,
     /// Name of the model at the service.
-    pub model: String,
+    pub(crate) model: String,
     /// The key, never empty.
     pub api_key: Option<SecretString>,
     /// Dimension to request. `None` for the model's own.
@@ -47,11 +47,11 @@ pub struct OpenAi {
 
 /// A model inside the gateway.
 #[derive(Debug, Clone)]
-pub struct LocalModelOptions {
+pub(crate) struct LocalModelOptions {
     /// A sentence-transformers folder: `config.json`, `tokenizer.json`, `model.safetensors`.
-    pub model_dir: PathBuf,
+    pub(crate) model_dir: PathBuf,
     /// Name of the model; by default the name of the folder.
-    pub model: String,
+    pub(crate) model: String,
 }
 
 impl fmt::Debug for OpenAi {
@@ -118,7 +118,7 @@ settings! {
 
 impl Config {
     /// Returns a text of letters and digits that differs for different models. It does not reveal the URL.
-    pub fn identity(&self) -> String {
+    pub(crate) fn identity(&self) -> String {
         match self {
             Self::None => "none".to_owned(),
             Self::OpenAi(options) => format!("openai {} {}", options.place(), short_hash(&options.model)),
@@ -127,7 +127,7 @@ impl Config {
     }
 
     /// Reads `embedding:`. If it is invalid, reports why and returns `None`.
-    pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
+    pub(crate) fn from_settings(setting: &Setting<'_>) -> Option<Self> {
         let mut fields = setting.fields()?;
         let is_none = |provider: Setting<'_>| provider.is_word(ProviderName::None.as_str());
         if !setting.is_any() && setting.member("provider").is_some_and(is_none) {

@@ -13,7 +13,6 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert::{BertModel, Config as Layout};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokenizers::Tokenizer;
@@ -22,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::config::LocalModelOptions;
 use super::numbers::is_vector;
-use super::{Embedding, Error, Window};
+use super::{Embedding, EmbeddingFuture, Error, Window};
 use runtime::regular_file;
 use upstream::api::Error as Failure;
 
@@ -36,7 +35,7 @@ const LEAST_WINDOW: usize = 3;
 const WORD: &str = "local";
 
 /// A model in memory.
-pub struct LocalModel {
+pub(crate) struct LocalModel {
     model: Arc<BertEncoder>,
     name: String,
     permits: Arc<Semaphore>,
@@ -78,7 +77,7 @@ struct PoolingModes {
 
 impl LocalModel {
     /// Loads the model on a blocking thread.
-    pub async fn load(options: &LocalModelOptions) -> Result<Self, Error> {
+    pub(crate) async fn load(options: &LocalModelOptions) -> Result<Self, Error> {
         let folder = options.model_dir.clone();
         let loaded = tokio::task::spawn_blocking(move || BertEncoder::load(&folder)).await;
         let model = loaded.unwrap_or_else(|_| Err(unusable("reading it failed")))?;
@@ -118,11 +117,7 @@ impl LocalModel {
 }
 
 impl Embedding for LocalModel {
-    fn embed<'a>(
-        &'a self,
-        texts: &'a [String],
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
         self.all(texts, deadline).boxed()
     }
 

@@ -24,32 +24,25 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-pub use cached::Cached;
-pub use config::{Config, LocalModelOptions, OpenAi};
-#[cfg(feature = "local-embeddings")]
-pub use local::LocalModel;
-pub use numbers::{MOST_DIMENSIONS, is_same_direction, product};
-pub use openai::OpenAiClient;
-pub use window::Window;
+pub(crate) use cached::Cached;
+pub(crate) use config::{Config, LocalModelOptions, OpenAi};
+pub(crate) use numbers::{MOST_DIMENSIONS, is_same_direction, product};
+pub(crate) use openai::OpenAiClient;
+pub(crate) use window::Window;
 
 use upstream::api::{Error as Failure, ServerContext};
 
+/// The vectors of texts, in their order.
+pub(crate) type EmbeddingFuture<'a> = BoxFuture<'a, Result<Vec<Vec<f32>>, Error>>;
+
 /// A model that makes vectors of texts.
-pub trait Embedding: Send + Sync + 'static {
+pub(crate) trait Embedding: Send + Sync + 'static {
     /// Returns the vector of each of `texts` by `deadline`. None of the texts is empty.
-    fn embed<'a>(
-        &'a self,
-        texts: &'a [String],
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>>;
+    fn embed<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a>;
 
     /// Returns newly made vectors, which are not cached either. For a caller that stores them, and to see whether a
     /// model is still the same.
-    fn embed_uncached<'a>(
-        &'a self,
-        texts: &'a [String],
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed_uncached<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
         self.embed(texts, deadline)
     }
 
@@ -65,7 +58,9 @@ pub trait Embedding: Send + Sync + 'static {
     fn model(&self) -> &str;
 
     /// Numbers in a vector, once known.
-    fn dimension(&self) -> Option<usize>;
+    fn dimension(&self) -> Option<usize> {
+        None
+    }
 
     /// How much of a text the model reads.
     fn window(&self) -> Window;
@@ -74,7 +69,7 @@ pub trait Embedding: Send + Sync + 'static {
 /// Why there are no vectors. The texts are for operators and name the provider. They contain no secret and no
 /// part of the texts.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// No provider is configured, or half of one.
     #[error("{0}")]
     NotConfigured(Missing),
@@ -129,7 +124,7 @@ pub enum Error {
 
 impl Error {
     /// Whether a retry may succeed later without any change by an operator.
-    pub const fn is_retryable(&self) -> bool {
+    pub(crate) const fn is_retryable(&self) -> bool {
         match self {
             Self::Failed { failure, .. } => is_retryable(failure),
             Self::NotConfigured(_)
@@ -170,7 +165,10 @@ const fn is_retryable(failure: &Failure) -> bool {
 }
 
 /// Returns the provider that `config` describes. Its vectors are cached in the store of `server_context`. A local model is read now.
-pub async fn open(config: &Config, server_context: &ServerContext) -> Result<Arc<dyn Embedding>, Error> {
+pub(crate) async fn open(
+    config: &Config,
+    server_context: &ServerContext,
+) -> Result<Arc<dyn Embedding>, Error> {
     Ok(match config {
         Config::Local(options) => {
             Arc::new(Cached::new(load(options).await?, &options.place(), &server_context.store))
@@ -199,7 +197,7 @@ const KEPT: Duration = Duration::from_hours(24);
 
 /// The missing setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// No provider is configured.
     #[error(
         "no embedding provider is configured: set `embedding.provider` to `openai` and `embedding.api_key` (or the \
@@ -216,14 +214,14 @@ pub enum Missing {
 
 /// Stands for a missing provider, or one without its key. Reports what is missing when a vector is needed.
 #[derive(Debug)]
-pub struct NoProvider {
+pub(crate) struct NoProvider {
     missing: Missing,
     model: String,
 }
 
 impl NoProvider {
     /// For a configuration without a provider.
-    pub const fn any() -> Self {
+    pub(crate) const fn any() -> Self {
         Self { missing: Missing::Provider, model: String::new() }
     }
 
@@ -234,7 +232,7 @@ impl NoProvider {
 }
 
 impl Embedding for NoProvider {
-    fn embed<'a>(&'a self, _: &'a [String], _: Instant) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed<'a>(&'a self, _: &'a [String], _: Instant) -> EmbeddingFuture<'a> {
         std::future::ready(Err(Error::NotConfigured(self.missing))).boxed()
     }
 
@@ -247,10 +245,6 @@ impl Embedding for NoProvider {
 
     fn model(&self) -> &str {
         &self.model
-    }
-
-    fn dimension(&self) -> Option<usize> {
-        None
     }
 
     fn window(&self) -> Window {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::Error;
 
 /// Largest dimension. No model has a larger one.
-pub const MOST_DIMENSIONS: usize = 65_536;
+pub(crate) const MOST_DIMENSIONS: usize = 65_536;
 /// Products that are computed in parallel.
 const LANES: usize = 16;
 /// Least cosine of a vector and its repetition. Rounding on another machine changes far less, and another
@@ -18,7 +18,7 @@ pub(super) fn is_vector(vector: &[f32]) -> bool {
 }
 
 /// Returns the sum of the products, computed in lanes for vector instructions.
-pub fn product(one: &[f32], other: &[f32]) -> f32 {
+pub(crate) fn product(one: &[f32], other: &[f32]) -> f32 {
     let (ones, rest) = one.as_chunks::<LANES>();
     let (others, other_rest) = other.as_chunks::<LANES>();
     let mut sums = [0.0_f32; LANES];
@@ -33,7 +33,7 @@ pub fn product(one: &[f32], other: &[f32]) -> f32 {
 
 /// Whether one model may have made both vectors from one text. Only the direction and the dimension matter,
 /// not the length.
-pub fn is_same_direction(one: &[f32], other: &[f32]) -> bool {
+pub(crate) fn is_same_direction(one: &[f32], other: &[f32]) -> bool {
     let lengths = (product(one, one) * product(other, other)).sqrt();
     one.len() == other.len() && lengths > 0.0 && product(one, other) >= SAME * lengths
 }

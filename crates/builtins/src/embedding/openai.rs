@@ -8,14 +8,13 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use http::Method;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::numbers::{Dimension, is_vector};
-use super::{Embedding, Error, OpenAi, Window, is_retryable};
+use super::{Embedding, EmbeddingFuture, Error, OpenAi, Window, is_retryable};
 use crate::rest::{self, Rest};
 use upstream::api::{Error as Failure, ServerContext, ceiling, full_jitter};
 
@@ -39,7 +38,7 @@ const USUAL_WINDOW: usize = 512;
 const MINILM_WINDOW: usize = 254;
 
 /// A service across the network.
-pub struct OpenAiClient {
+pub(crate) struct OpenAiClient {
     rest: Rest,
     model: String,
     key: Option<SecretString>,
@@ -70,7 +69,7 @@ struct EmbeddingObject {
 
 impl OpenAiClient {
     /// The service of `options`. Returns `None` if it is OpenAI's own and has no key.
-    pub fn new(options: &OpenAi, server_context: &ServerContext) -> Result<Option<Self>, Error> {
+    pub(crate) fn new(options: &OpenAi, server_context: &ServerContext) -> Result<Option<Self>, Error> {
         if options.needs_key && options.api_key.is_none() {
             return Ok(None);
         }
@@ -155,11 +154,7 @@ impl OpenAiClient {
 const WORD: &str = "openai";
 
 impl Embedding for OpenAiClient {
-    fn embed<'a>(
-        &'a self,
-        texts: &'a [String],
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
         self.all(texts, deadline).boxed()
     }
 

@@ -1,9 +1,10 @@
 //! Against a service at a real socket: what it is sent, what is tried again, and what is believed.
 
 use secrecy::SecretString;
+use testkit::scripted::TestServer;
 use url::Url;
 
-use super::super::testing::{Answer, Service, soon, texts, vector};
+use super::super::testing::{Answer, inputs, scripted, soon, texts, vector};
 use super::super::{Config, open};
 use super::*;
 use runtime::shutdown::Shutdown;
@@ -19,10 +20,17 @@ fn options(url: &str) -> OpenAi {
     }
 }
 
-fn remote(service: &Service) -> OpenAiClient {
-    OpenAiClient::new(&options(&service.url), &crate::server_context(&Shutdown::new()))
-        .expect("usable")
-        .expect("it needs no key")
+fn of(service: &TestServer) -> OpenAi {
+    options(service.url.join("/v1").expect("a URL").as_str())
+}
+
+fn client(options: &OpenAi) -> OpenAiClient {
+    let client = OpenAiClient::new(options, &crate::server_context(&Shutdown::new()));
+    client.expect("usable").expect("it needs no key")
+}
+
+fn remote(service: &TestServer) -> OpenAiClient {
+    client(&of(service))
 }
 
 fn json(status: u16, body: &str) -> Answer {
@@ -35,20 +43,17 @@ fn busy(retry_after: &'static str) -> Answer {
 
 #[tokio::test]
 async fn texts_go_in_batches_and_vectors_come_in_their_order() {
-    let service = Service::new(vec![Answer::Vectors(4)]).await;
+    let service = scripted(vec![Answer::Vectors(4)]).await;
     let remote = remote(&service);
     let requested = texts(&["a", "bb", "ccc", "dddd", "eeeee", "ffffff", "ggggggg"]);
     let vectors = remote.embed(&requested, soon()).await.expect("vectors");
     assert_eq!(vectors, requested.iter().map(|text| vector(text, 4)).collect::<Vec<_>>());
     assert_eq!(remote.dimension(), Some(4));
     let seen = service.seen();
-    assert_eq!(
-        seen.iter().map(super::super::testing::ReceivedRequest::inputs).collect::<Vec<_>>(),
-        [3, 3, 1]
-    );
-    assert!(seen[0].head.starts_with("POST /v1/embeddings HTTP/1.1"), "{}", seen[0].head);
-    assert!(seen[0].head.contains("authorization: Bearer sk-canary"));
-    assert_eq!(seen[0].body["model"], "m");
+    assert_eq!(seen.iter().map(inputs).collect::<Vec<_>>(), [3, 3, 1]);
+    assert_eq!(seen[0].line, "POST /v1/embeddings");
+    assert_eq!(seen[0].header("authorization"), Some("Bearer sk-canary"));
+    assert_eq!(seen[0].body.text("model").as_deref(), Some("m"));
     assert!(seen[0].body.get("dimensions").is_none(), "many services refuse it");
     assert!(remote.embed(&[], soon()).await.expect("none").is_empty());
     assert_eq!(service.seen().len(), 3);
@@ -56,22 +61,20 @@ async fn texts_go_in_batches_and_vectors_come_in_their_order() {
 
 #[tokio::test]
 async fn dimensions_are_asked_for_where_they_are_configured_and_checked() {
-    let service = Service::new(vec![Answer::Vectors(8), Answer::Vectors(4)]).await;
-    let options = OpenAi { dimensions: Some(8), api_key: None, ..options(&service.url) };
-    let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
-        .expect("usable")
-        .expect("it needs no key");
+    let service = scripted(vec![Answer::Vectors(8), Answer::Vectors(4)]).await;
+    let options = OpenAi { dimensions: Some(8), api_key: None, ..of(&service) };
+    let remote = client(&options);
     assert_eq!(remote.dimension(), Some(8));
     remote.embed(&texts(&["a"]), soon()).await.expect("a vector");
     let error = remote.embed(&texts(&["a"]), soon()).await.expect_err("another dimension");
     assert_eq!(error, Error::Dimension { model: "m".into(), expected: 8, found: 4 });
-    assert_eq!(service.seen()[0].body["dimensions"], 8);
-    assert!(!service.seen()[0].head.to_ascii_lowercase().contains("authorization"));
+    assert_eq!(service.seen()[0].body.get_as("dimensions"), Some(8));
+    assert_eq!(service.seen()[0].header("authorization"), None);
 }
 
 #[tokio::test]
 async fn an_empty_text_is_never_sent() {
-    let service = Service::new(vec![Answer::Vectors(4)]).await;
+    let service = scripted(vec![Answer::Vectors(4)]).await;
     let error = remote(&service).embed(&texts(&["a", ""]), soon()).await.expect_err("empty");
     assert_eq!(error.to_string(), "text 2 of 2 is empty, and an empty text has no vector");
     assert!(service.seen().is_empty());
@@ -80,16 +83,12 @@ async fn an_empty_text_is_never_sent() {
 #[tokio::test]
 async fn transient_failure_is_tried_again_three_times() {
     let now = "retry-after: 0\r\n";
-    let service = Service::new(vec![
-        Answer::Gone,
-        busy(now),
-        Answer::Json(503, now, String::new()),
-        Answer::Vectors(4),
-    ])
-    .await;
+    let service =
+        scripted(vec![Answer::Gone, busy(now), Answer::Json(503, now, String::new()), Answer::Vectors(4)])
+            .await;
     remote(&service).embed(&texts(&["a"]), soon()).await.expect("at last");
     assert_eq!(service.seen().len(), 4);
-    let service = Service::new(vec![busy(now)]).await;
+    let service = scripted(vec![busy(now)]).await;
     let error = remote(&service).embed(&texts(&["a"]), soon()).await.expect_err("never");
     assert_eq!(service.seen().len(), 4);
     assert!(error.is_retryable());
@@ -99,7 +98,7 @@ async fn transient_failure_is_tried_again_three_times() {
 #[tokio::test]
 async fn pause_longer_than_the_deadline_is_not_waited_for() {
     for (pause, deadline) in [("retry-after: 25\r\n", 20), ("retry-after: 3600\r\n", 9_999)] {
-        let service = Service::new(vec![busy(pause)]).await;
+        let service = scripted(vec![busy(pause)]).await;
         let deadline = Instant::now() + Duration::from_secs(deadline);
         let error = remote(&service).embed(&texts(&["a"]), deadline).await.expect_err("refused");
         assert!(error.is_retryable(), "{error}");
@@ -111,7 +110,7 @@ async fn pause_longer_than_the_deadline_is_not_waited_for() {
 async fn a_refusal_is_final_and_shows_no_key() {
     let body = r#"{"error":{"message":"Incorrect API key provided: sk-canary.","type":"x"}}"#;
     for status in [400, 401, 403, 404, 422] {
-        let service = Service::new(vec![json(status, body)]).await;
+        let service = scripted(vec![json(status, body)]).await;
         let error = remote(&service).embed(&texts(&["a"]), soon()).await.expect_err("refused");
         assert_eq!(service.seen().len(), 1);
         let text = format!("{error} {error:?}");
@@ -138,7 +137,7 @@ async fn an_answer_that_is_no_vectors_is_not_believed() {
             "vectors of 2 numbers where 1",
         ),
     ] {
-        let service = Service::new(vec![json(200, body)]).await;
+        let service = scripted(vec![json(200, body)]).await;
         let error = remote(&service).embed(&texts(&["a", "b"]), soon()).await.expect_err("refused");
         assert!(error.to_string().contains(desired) && !error.is_retryable(), "{body}: {error}");
         assert_eq!(service.seen().len(), 1);
@@ -150,9 +149,7 @@ async fn a_service_that_is_not_there_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
     drop(listener);
-    let remote = OpenAiClient::new(&options(&url), &crate::server_context(&Shutdown::new()))
-        .expect("usable")
-        .expect("it needs no key");
+    let remote = client(&options(&url));
     let error = remote.embed(&texts(&["a"]), soon()).await.expect_err("gone");
     assert!(error.to_string().starts_with("the embedding provider `openai` (model `m`) failed: "), "{error}");
     assert!(error.is_retryable());
@@ -189,17 +186,12 @@ fn the_vectors_of_a_request_fit_one_answer() {
 #[tokio::test]
 async fn many_long_vectors_are_asked_for_in_parts() {
     let dimension = 65_536;
-    let service = Service::new(vec![Answer::Vectors(dimension)]).await;
-    let options = OpenAi { dimensions: Some(dimension), batch: 2_048, ..options(&service.url) };
-    let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
-        .expect("usable")
-        .expect("it needs no key");
+    let service = scripted(vec![Answer::Vectors(dimension)]).await;
+    let options = OpenAi { dimensions: Some(dimension), batch: 2_048, ..of(&service) };
+    let remote = client(&options);
     let requested = texts(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
     assert_eq!(remote.embed(&requested, soon()).await.expect("vectors").len(), 9);
-    assert_eq!(
-        service.seen().iter().map(super::super::testing::ReceivedRequest::inputs).collect::<Vec<_>>(),
-        [8, 1]
-    );
+    assert_eq!(service.seen().iter().map(inputs).collect::<Vec<_>>(), [8, 1]);
 }
 
 /// By hand: where the variable `SWITCHYARD_EMBEDDINGS` has the URL of a service with all-MiniLM-L6-v2.
@@ -207,9 +199,7 @@ async fn many_long_vectors_are_asked_for_in_parts() {
 async fn a_real_service_gives_the_vectors_that_others_get_from_it() {
     let Ok(url) = std::env::var("SWITCHYARD_EMBEDDINGS") else { return };
     let options = OpenAi { model: "all-MiniLM-L6-v2".into(), batch: 2, ..options(&url) };
-    let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
-        .expect("usable")
-        .expect("it needs no key");
+    let remote = client(&options);
     let requested = texts(&["The cat sits outside", "A cat is sitting outdoors", "hello world"]);
     let vectors = remote.embed(&requested, soon()).await.expect("vectors");
     for (found, desired) in vectors[2].iter().zip([-0.034_477, 0.031_023, 0.006_735, 0.026_109, -0.039_362]) {

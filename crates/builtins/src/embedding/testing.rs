@@ -5,14 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use serde_json::json;
+use testkit::scripted::{ReceivedRequest, Step, TestServer, full};
 use tokio::time::Instant;
 
-use super::{Embedding, Error, Window};
-use runtime::shutdown::Shutdown;
+use super::{Embedding, EmbeddingFuture, Window};
 
 /// A deadline that tests do not reach.
 pub(super) fn soon() -> Instant {
@@ -23,7 +20,7 @@ pub(super) fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// Returns the vector that [`Service`] and [`Counting`] make of a text, with `dimension` numbers.
+/// Returns the vector that [`scripted`] and [`Counting`] make of a text, with `dimension` numbers.
 #[allow(clippy::cast_precision_loss)] // of a few characters
 pub(super) fn vector(text: &str, dimension: usize) -> Vec<f32> {
     (0..dimension).map(|at| text.chars().count() as f32 + at as f32 / 8.0).collect()
@@ -39,102 +36,36 @@ pub(super) enum Answer {
     Gone,
 }
 
-/// A received request.
-#[derive(Debug, Clone)]
-pub(super) struct ReceivedRequest {
-    pub(super) head: String,
-    pub(super) body: Value,
+/// The number of texts in a request.
+pub(super) fn inputs(seen: &ReceivedRequest) -> usize {
+    seen.body.get_as::<Vec<String>>("input").map_or(0, |texts| texts.len())
 }
 
-impl ReceivedRequest {
-    pub(super) fn inputs(&self) -> usize {
-        self.body["input"].as_array().map_or(0, Vec::len)
-    }
-}
-
-/// A service at a real socket. After the end of its script it repeats the last response.
-pub(super) struct Service {
-    pub(super) url: String,
-    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
-    tasks: Shutdown,
-}
-
-impl Service {
-    pub(super) async fn new(script: Vec<Answer>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
-        let (seen, tasks) = (Arc::new(Mutex::new(Vec::new())), Shutdown::new());
-        let script = Arc::new(Mutex::new(VecDeque::from(script)));
-        let (log, group) = (Arc::clone(&seen), tasks.clone());
-        tasks.spawn_until_end(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (log, script) = (Arc::clone(&log), Arc::clone(&script));
-                group.spawn_until_end(async move { serve(stream, &log, &script).await });
-            }
-        });
-        Self { url, seen, tasks }
-    }
-
-    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
-        self.seen.lock().expect("lock").clone()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.tasks.begin();
-    }
-}
-
-async fn serve(stream: TcpStream, log: &Mutex<Vec<ReceivedRequest>>, script: &Mutex<VecDeque<Answer>>) {
-    let mut stream = BufReader::new(stream);
-    while let Some(seen) = read(&mut stream).await {
-        log.lock().expect("lock").push(seen.clone());
-        let Some((status, headers, body)) = answer(&seen, &mut script.lock().expect("lock")) else { return };
-        let length = body.len();
-        let text = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\n\r\n{body}");
-        if stream.get_mut().write_all(text.as_bytes()).await.is_err() {
-            return;
+/// Starts a service. After the end of the script it repeats the last response.
+pub(super) async fn scripted(script: Vec<Answer>) -> TestServer {
+    let script = Mutex::new(VecDeque::from(script));
+    let service = TestServer::new(move |seen| {
+        let mut script = script.lock().expect("lock");
+        let step = script.front().map(|next| step(next, seen)).expect("a script");
+        if script.len() > 1 {
+            script.pop_front();
         }
-    }
+        vec![step]
+    });
+    service.await
 }
 
-fn answer(seen: &ReceivedRequest, script: &mut VecDeque<Answer>) -> Option<(u16, &'static str, String)> {
-    let (next, is_last) = (script.pop_front()?, script.is_empty());
-    let given = match &next {
+fn step(answer: &Answer, seen: &ReceivedRequest) -> Step {
+    match answer {
         Answer::Vectors(dimension) => {
-            let inputs = seen.body["input"].as_array().cloned().unwrap_or_default();
-            let one = |(index, text): (usize, &Value)| json!({"index": index, "embedding": vector(text.as_str().expect("a text"), *dimension)});
-            let data: Vec<_> = inputs.iter().enumerate().rev().map(one).collect();
-            Some((200, "", json!({"object": "list", "data": data}).to_string()))
+            let texts: Vec<String> = seen.body.get_as("input").unwrap_or_default();
+            let one = |(index, text): (usize, &String)| json!({"index": index, "embedding": vector(text, *dimension)});
+            let data: Vec<_> = texts.iter().enumerate().rev().map(one).collect();
+            full(200, "", &json!({"object": "list", "data": data}).to_string())
         }
-        Answer::Json(status, headers, body) => Some((*status, *headers, body.clone())),
-        Answer::Gone => None,
-    };
-    if is_last {
-        script.push_back(next);
+        Answer::Json(status, headers, body) => full(*status, headers, body),
+        Answer::Gone => Step::Close,
     }
-    given
-}
-
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).await.ok()? == 0 {
-            return None;
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        head.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    Some(ReceivedRequest { head, body: serde_json::from_slice(&body).ok()? })
 }
 
 /// A provider that records its requests.
@@ -156,7 +87,7 @@ impl Counting {
 }
 
 impl Embedding for Counting {
-    fn embed<'a>(&'a self, texts: &'a [String], _: Instant) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed<'a>(&'a self, texts: &'a [String], _: Instant) -> EmbeddingFuture<'a> {
         self.requested.lock().expect("lock").push(texts.to_vec());
         let dimension = *self.dimension.lock().expect("lock");
         let vectors = texts.iter().map(|text| vector(text, dimension)).collect();
@@ -169,10 +100,6 @@ impl Embedding for Counting {
 
     fn model(&self) -> &'static str {
         self.model
-    }
-
-    fn dimension(&self) -> Option<usize> {
-        None
     }
 
     fn window(&self) -> Window {

@@ -14,7 +14,7 @@ const DIGITS: usize = 2;
 
 /// Window of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub(crate) struct Window {
     tokens: usize,
 }
 
@@ -30,18 +30,18 @@ enum CharKind {
 
 impl Window {
     /// The window of a model that reads `tokens` tokens.
-    pub const fn of_tokens(tokens: usize) -> Self {
+    pub(crate) const fn of_tokens(tokens: usize) -> Self {
         Self { tokens }
     }
 
     /// Reduces `chunking` to chunks that this model reads as a whole, for the text `sample` or a similar one.
-    pub fn chunking(self, chunking: Chunking, sample: &str) -> Chunking {
+    pub(crate) fn chunking(self, chunking: Chunking, sample: &str) -> Chunking {
         chunking.at_most(self.characters(sample))
     }
 
     /// Returns how many characters of a text like `sample` fit, at least 1. The part with the most tokens
     /// decides.
-    pub fn characters(self, sample: &str) -> usize {
+    pub(crate) fn characters(self, sample: &str) -> usize {
         let size = self.tokens.saturating_mul(2).max(1);
         let (mut rest, mut least) = (sample, self.tokens.saturating_mul(LETTERS));
         // The last part has the full size too, because a few letters alone say too little.
@@ -123,7 +123,7 @@ mod tests {
             format!("{}{}{}", "plain words. ".repeat(300), RUSSIAN.repeat(30), "{\"a\":[0,1]} ".repeat(99));
         let window = Window::of_tokens(100);
         let chunking = window.chunking(Chunking::default(), &text);
-        let most = chunks(&text, "d", chunking, Format::Plain).map(|chunk| estimate(chunk.content)).max();
+        let most = chunks(&text, chunking, Format::Plain).map(|chunk| estimate(chunk.content)).max();
         assert!(most.is_some_and(|most| (50..=100).contains(&most)), "{most:?}");
         let small = Chunking::new(40, 0).expect("sizes");
         assert_eq!(window.chunking(small, &text), small, "what is asked for is never made bigger");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::arguments::Search;
@@ -21,39 +22,67 @@ const MOST_UPDATES: usize = 100;
 /// Factor for the score of a section of an index page.
 const INDEX_PAGE: f32 = 0.8;
 
-#[derive(Serialize)]
-struct SearchResult<'a> {
+/// Result of `ping`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Pong {
+    #[schemars(extend("const" = "ok"))]
+    status: &'static str,
+    #[schemars(extend("const" = "pong"))]
+    message: &'static str,
+}
+
+pub(super) const PONG: Pong = Pong { status: "ok", message: "pong" };
+
+/// Result of `search_handbook`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SearchResult<'a> {
     query: &'a str,
     count: usize,
-    /// `lexical` or `hybrid`.
-    ranking: &'static str,
+    /// Whether words alone decided, or words and meaning.
+    ranking: Ranking,
+    /// Best first.
     hits: Vec<SearchHit>,
+    /// Advice if nothing was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Ranking {
+    Lexical,
+    Hybrid,
+}
+
+#[derive(Serialize, JsonSchema)]
 struct SearchHit {
+    /// Markdown.
     content: String,
     metadata: HitMetadata,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct HitMetadata {
     #[serde(flatten)]
     place: HitPlace,
-    /// Larger is better; comparable within one result only.
+    /// Relevance; comparable within one answer.
     score: f64,
+    /// The section is longer; get it whole by its path.
     truncated: bool,
 }
 
 /// Position of a text in the handbook.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct HitPlace {
+    /// The file, from the handbook's folder.
     file_path: String,
+    /// The path that `get_handbook_section` takes.
     path: String,
+    /// The headings that lead to it.
     section: String,
+    /// Title of the document.
     title: String,
+    /// When it was changed, RFC 3339.
     modified: String,
 }
 
@@ -125,9 +154,9 @@ impl ByWords {
         let (found, ranking) = match &nearby {
             Some(nearby) => (
                 fused(&matches, nearby, &SearchScope { snapshot, scope: scope.as_deref(), question }),
-                "hybrid",
+                Ranking::Hybrid,
             ),
-            None => (matches.clone(), "lexical"),
+            None => (matches.clone(), Ranking::Lexical),
         };
         // If a hit has none of the words, its excerpt is the similar passage.
         let fit = |found: &Match| {
@@ -186,20 +215,22 @@ fn rounded(score: f32) -> f64 {
     (f64::from(score) * 1_000.0).round() / 1_000.0
 }
 
-#[derive(Serialize)]
-struct Whole<'a> {
+/// Result of `get_handbook_section`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Whole<'a> {
+    /// Markdown.
     content: &'a str,
     metadata: WholeMetadata,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct WholeMetadata {
     #[serde(flatten)]
     place: HitPlace,
     subsections: Vec<Subsection>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Subsection {
     path: String,
     section: String,
@@ -217,21 +248,32 @@ pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Refusal> {
     Ok(Raw::of(&Whole { content: document.whole_text(section), metadata }))
 }
 
-#[derive(Serialize)]
-struct Recent {
+/// Result of `get_recent_updates`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Recent {
     days: u32,
+    /// RFC 3339.
     since: String,
     count: usize,
+    /// More documents were changed.
     truncated: bool,
+    /// Newest first.
     updates: Vec<Update>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Update {
     #[serde(flatten)]
     place: HitPlace,
-    /// `commit` or `file`.
-    dated_by: &'static str,
+    /// Whether modified is the time of the last commit that changed it, or that of the file, where there is no commit.
+    dated_by: DatedBy,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DatedBy {
+    Commit,
+    File,
 }
 
 /// Returns the result of `get_recent_updates`.
@@ -243,7 +285,7 @@ pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
     recent.sort_by_key(|(modified, _)| std::cmp::Reverse(modified.at));
     let update = |(modified, document): &(Modified, &Arc<Document>)| Update {
         place: HitPlace::of(snapshot, document, 0),
-        dated_by: if modified.is_committed { "commit" } else { "file" },
+        dated_by: if modified.is_committed { DatedBy::Commit } else { DatedBy::File },
     };
     let updates: Vec<Update> = recent.iter().take(MOST_UPDATES).map(update).collect();
     let (count, truncated) = (updates.len(), recent.len() > updates.len());

@@ -1,21 +1,12 @@
-//! Reads the arguments of the tools.
-//!
-//! Names, types and ranges were checked against the schemas before (`schema_validator`).
+//! The arguments of the tools.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::refusal::Refusal;
+use crate::schema_validator::NOT_BLANK;
 use crate::tool::Tool;
 use json::Raw;
-
-/// Most hits of one search.
-pub(super) const MOST_RESULTS: u32 = 20;
-/// Default number of hits.
-pub(super) const DEFAULT_RESULTS: u32 = 10;
-/// Most days to look back.
-pub(super) const MOST_DAYS: u32 = 3_650;
-/// Default number of days.
-pub(super) const DEFAULT_DAYS: u32 = 7;
 
 /// A call of one of the tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,24 +40,45 @@ pub(super) struct Search {
     pub n_results: usize,
 }
 
-#[derive(Deserialize)]
-struct Nothing {}
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Nothing {}
 
-#[derive(Deserialize)]
-struct SearchArguments {
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SearchArguments {
+    /// A question or keywords in plain language. Exact names such as `retry_attempts` are found too. There is no query
+    /// syntax.
+    #[schemars(length(min = 1), regex(pattern = NOT_BLANK), example = "how do I add a server")]
     query: String,
+    /// Search only here: the path of a folder, document or section as `list_handbook_topics` shows it, or its title.
     section: Option<String>,
-    n_results: Option<u32>,
+    /// How many hits at most.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 20))]
+    n_results: u32,
 }
 
-#[derive(Deserialize)]
-struct DocumentPath {
+const fn ten() -> u32 {
+    10
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct DocumentPath {
+    /// A document, such as engineering/onboarding, or one of its sections, such as
+    /// engineering/onboarding#first-week.
+    #[schemars(length(min = 1), regex(pattern = NOT_BLANK), example = "engineering/onboarding")]
     path: String,
 }
 
-#[derive(Deserialize)]
-struct Since {
-    days: Option<u32>,
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Since {
+    /// How many days to look back.
+    #[serde(default = "seven")]
+    #[schemars(range(min = 1, max = 3_650))]
+    days: u32,
+}
+
+const fn seven() -> u32 {
+    7
 }
 
 impl HandbookCall {
@@ -78,10 +90,7 @@ impl HandbookCall {
                 tool.read(arguments).map(|DocumentPath { path }| Self::Section { path })
             }
             "list_handbook_topics" => tool.read(arguments).map(|Nothing {}| Self::Topics),
-            "get_recent_updates" => {
-                let updates = |Since { days }| Self::Updates { days: days.unwrap_or(DEFAULT_DAYS) };
-                tool.read(arguments).map(updates)
-            }
+            "get_recent_updates" => tool.read(arguments).map(|Since { days }| Self::Updates { days }),
             _ => tool.read(arguments).map(|Nothing {}| Self::Ping),
         }
     }
@@ -91,6 +100,6 @@ impl Search {
     fn of(requested: SearchArguments) -> Self {
         let query = requested.query.split_whitespace().collect::<Vec<_>>().join(" ");
         let section = requested.section.filter(|section| !section.trim().is_empty());
-        Self { query, section, n_results: requested.n_results.unwrap_or(DEFAULT_RESULTS) as usize }
+        Self { query, section, n_results: requested.n_results as usize }
     }
 }

@@ -13,8 +13,7 @@ async fn changes_are_seen_and_the_old_answer_is_forgotten() {
     let fixture = Fixture::with(&[("a.md", "# Alpha\nzebra\n"), ("b.md", "# Beta\ngiraffe\n")]).await;
     assert_eq!(fixture.paths("zebra").await, ["a"]);
     assert_eq!(fixture.paths("zebra").await, ["a"]);
-    let figures = fixture.handbook.figures();
-    assert_eq!((figures.cache_hits, figures.cache_misses), (1, 1));
+    assert_eq!(fixture.handbook.cache.counts(), (1, 1));
     fixture.write("a.md", "# Alpha\nlion\n");
     fixture.write("sub/c.md", "# Gamma\nzebra\n");
     fs::remove_file(fixture.folder.path().join("b.md")).expect("removed");
@@ -22,8 +21,11 @@ async fn changes_are_seen_and_the_old_answer_is_forgotten() {
     assert_eq!(fixture.paths("zebra").await, ["sub/c"]);
     assert_eq!(fixture.paths("lion").await, ["a"]);
     assert!(fixture.paths("giraffe").await.is_empty());
-    let progress = fixture.handbook.figures().progress;
-    assert_eq!(progress, Progress::Ready { documents: 2, sections: 2, skipped: 0 });
+    let topics = fixture.ask("list_handbook_topics", json!({})).await;
+    assert_eq!(
+        (&topics["documents"], &topics["sections"], &topics["skipped_files"]),
+        (&json!(2), &json!(2), &json!(0))
+    );
 }
 
 #[tokio::test(start_paused = true)]

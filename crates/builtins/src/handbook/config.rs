@@ -59,17 +59,17 @@ words! {
 #[derive(Debug, Clone)]
 pub struct HandbookOptions {
     /// The documents.
-    pub documents: Documents,
+    pub(crate) documents: Documents,
     /// Files and folders that are excluded, by their paths from the folder.
-    pub exclude: Vec<String>,
+    pub(crate) exclude: Vec<String>,
     /// Most query results in the cache.
-    pub cache_size: usize,
+    pub(crate) cache_size: usize,
     /// The embedding provider, if any.
-    pub embedding: embedding::Config,
+    pub(crate) embedding: embedding::Config,
     /// Where the vectors are stored.
-    pub keeping: VectorLocation,
+    pub(crate) keeping: VectorLocation,
     /// Folder for the vectors between two runs. `None`: they are not stored.
-    pub index_dir: Option<PathBuf>,
+    pub(crate) index_dir: Option<PathBuf>,
 }
 
 /// Files that are part of the program: the path of each with `/`, and its text.
@@ -77,7 +77,7 @@ pub type EmbeddedFiles = &'static [(&'static str, &'static str)];
 
 /// Documents of a handbook.
 #[derive(Clone)]
-pub enum Documents {
+pub(crate) enum Documents {
     /// A folder, absolute or relative to the configuration file.
     Folder(PathBuf),
     /// Files of the program.
@@ -95,7 +95,7 @@ impl fmt::Debug for Documents {
 
 /// Storage of the vectors of a handbook.
 #[derive(Debug, Clone, Default)]
-pub enum VectorLocation {
+pub(crate) enum VectorLocation {
     /// The memory of the gateway.
     #[default]
     Memory,
@@ -105,7 +105,7 @@ pub enum VectorLocation {
 
 /// A collection at a Chroma server. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
-pub struct CollectionOptions {
+pub(crate) struct CollectionOptions {
     /// The server, the database, and the credentials.
     pub place: DatabaseAddress,
     /// Whether a missing tenant or database is created.
@@ -149,7 +149,7 @@ impl BuiltinOptions for HandbookOptions {
 }
 
 /// Reads `handbook`. If it is invalid, reports why and returns `None`.
-pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
+pub(crate) fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `handbook: {path: docs}`, the folder of documents";
     let Own { path, exclude, cache_size, embedding, store, chroma, index_dir } =
         Own::from_setting(&server.require("handbook", hint)?)?;

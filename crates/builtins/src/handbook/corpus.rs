@@ -31,11 +31,8 @@ pub(super) enum Error {
     Stopped,
 }
 
-/// Receives the progress of reading, and can stop it.
-pub(super) trait Watcher {
-    /// Reports that `done` of `total` changed files are finished. Returning false stops the work.
-    fn should_continue(&self, done: usize, total: usize) -> bool;
-}
+/// Hears that `done` of `total` changed files are read. Returning false stops the work.
+pub(super) type ShouldContinue<'a> = &'a dyn Fn(usize, usize) -> bool;
 
 /// The documents and their index, owned by the task that keeps them up to date.
 pub(super) struct Corpus {
@@ -83,7 +80,7 @@ impl Corpus {
     }
 
     /// Looks for changes. Returns `None` if there are none.
-    pub(super) fn refresh(&mut self, watcher: &dyn Watcher) -> Result<Option<Snapshot>, Error> {
+    pub(super) fn refresh(&mut self, should_continue: ShouldContinue<'_>) -> Result<Option<Snapshot>, Error> {
         let view = self.folder.look().map_err(Error::Folder)?;
         let is_redated = self.check_repository();
         self.walks = self.walks.wrapping_add(1);
@@ -100,7 +97,7 @@ impl Corpus {
         }
         self.forget(gone.iter().chain(changed.iter().map(|(path, _)| *path)));
         for (done, (path, stamp)) in changed.iter().enumerate() {
-            if !watcher.should_continue(done, changed.len()) {
+            if !should_continue(done, changed.len()) {
                 return Err(Error::Stopped);
             }
             self.take(&view, path, stamp);

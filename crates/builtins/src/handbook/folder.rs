@@ -37,7 +37,7 @@ const PROBED_BYTES: usize = 8 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// Last change of the content.
-    pub modified: SystemTime,
+    pub(crate) modified: SystemTime,
     /// Size in bytes.
     pub len: u64,
     device: u64,

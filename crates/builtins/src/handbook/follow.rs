@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::corpus::{Corpus, Watcher};
+use super::corpus::Corpus;
 use super::folder::Folder;
 use super::git::Dates;
 use super::resources::DocumentUris;
@@ -32,33 +32,10 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A pause is at least this many times as long as the walk before it.
 const PAUSE_PER_WALK: u32 = 50;
 
-/// Progress of the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// It is being built for the first time.
-    Reading {
-        /// Documents that were read so far.
-        done: usize,
-        /// Documents that were found; 0 until the folder was walked.
-        total: usize,
-    },
-    /// It can be searched.
-    Ready {
-        /// Documents in it.
-        documents: usize,
-        /// Sections in it.
-        sections: usize,
-        /// Files that are left out: links, no text, or beyond the limits.
-        skipped: usize,
-    },
-    /// The folder cannot be read.
-    Failed,
-}
-
 /// State of the documents, as a call sees it.
 pub(super) enum Phase {
     /// They are being read.
-    Reading(Progress),
+    Reading,
     /// The documents.
     Ready(Arc<Snapshot>),
     /// The reason why there are none.
@@ -66,30 +43,18 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    pub(super) fn progress(&self) -> Progress {
-        match self {
-            Self::Reading(progress) => *progress,
-            Self::Ready(snapshot) => Progress::Ready {
-                documents: snapshot.documents.len(),
-                sections: snapshot.sections,
-                skipped: snapshot.left_out,
-            },
-            Self::Failed(_) => Progress::Failed,
-        }
-    }
-
     /// Returns the documents as resources; none before they were read.
     pub(super) fn resources(&self) -> &[Raw] {
         match self {
             Self::Ready(snapshot) => &snapshot.resources,
-            Self::Reading(_) | Self::Failed(_) => &[],
+            Self::Reading | Self::Failed(_) => &[],
         }
     }
 
     fn generation(&self) -> u64 {
         match self {
             Self::Ready(snapshot) => snapshot.generation,
-            Self::Reading(_) | Self::Failed(_) => 0,
+            Self::Reading | Self::Failed(_) => 0,
         }
     }
 }
@@ -106,10 +71,10 @@ pub(super) struct Followed {
 
 /// Starts the task that follows the folder until `tasks` end.
 pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Phase> {
-    let (sender, receiver) = watch::channel(Phase::Reading(Progress::Reading { done: 0, total: 0 }));
+    let (sender, receiver) = watch::channel(Phase::Reading);
     let task = Follower {
         followed,
-        phase: Arc::new(sender),
+        phase: sender,
         tasks: tasks.clone(),
         last_error: None,
         last_refusal: None,
@@ -122,7 +87,7 @@ pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Pha
 
 struct Follower {
     followed: Followed,
-    phase: Arc<watch::Sender<Phase>>,
+    phase: watch::Sender<Phase>,
     tasks: Shutdown,
     /// Last error, logged once instead of after every walk.
     last_error: Option<String>,
@@ -163,8 +128,9 @@ impl Follower {
     async fn refresh(&mut self, corpus: Option<Corpus>) -> Option<Corpus> {
         let started = Instant::now();
         let mut corpus = corpus.unwrap_or_else(|| self.begin());
-        let watcher = self.watcher();
-        let work = tokio::task::spawn_blocking(move || (corpus.refresh(&watcher), corpus));
+        let tasks = self.tasks.clone();
+        let should_continue = move |done, total| log_progress(&tasks, done, total);
+        let work = tokio::task::spawn_blocking(move || (corpus.refresh(&should_continue), corpus));
         match work.await {
             Ok((Ok(snapshot), corpus)) => {
                 self.publish(snapshot, started.elapsed());
@@ -256,30 +222,12 @@ impl Follower {
         });
         self.last_error = Some(reason);
     }
-
-    fn watcher(&self) -> Reporter {
-        Reporter { phase: Arc::clone(&self.phase), tasks: self.tasks.clone() }
-    }
 }
 
-/// Reports progress from the thread that reads.
-struct Reporter {
-    phase: Arc<watch::Sender<Phase>>,
-    tasks: Shutdown,
-}
-
-impl Watcher for Reporter {
-    fn should_continue(&self, done: usize, total: usize) -> bool {
-        self.phase.send_if_modified(|phase| {
-            let is_reading = matches!(phase, Phase::Reading(_));
-            if is_reading {
-                *phase = Phase::Reading(Progress::Reading { done, total });
-            }
-            is_reading
-        });
-        if done > 0 && done.is_multiple_of(1_000) {
-            tracing::info!(done, total, "reading the handbook");
-        }
-        !self.tasks.is_begun()
+/// Logs how far the reading is. Returns whether it should continue.
+fn log_progress(tasks: &Shutdown, done: usize, total: usize) -> bool {
+    if done > 0 && done.is_multiple_of(1_000) {
+        tracing::info!(done, total, "reading the handbook");
     }
+    !tasks.is_begun()
 }

@@ -36,17 +36,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
-use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
 use self::arguments::{HandbookCall, Search};
 use self::cache::Cache;
 use self::folder::Folder;
-pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
 use self::resources::DocumentUris;
-pub use self::semantic::EmbeddingProgress;
-use self::semantic::{Link, ProviderFuture, QueryPlan, Question, SemanticIndex, VectorCache, VectorStorage};
+use self::semantic::{
+    CollectionMaintenance, Link, ProviderFuture, QueryPlan, Question, SemanticIndex, VectorCache,
+};
 use self::snapshot::Snapshot;
 use super::answer::{refused, result};
 use super::embedding;
@@ -65,7 +64,7 @@ const ENDING: Duration = Duration::from_secs(5);
 const AT_A_TIME: usize = 4;
 
 /// The handbook server. Dropping it ends the task that follows the folder.
-pub struct Handbook {
+pub(crate) struct Handbook {
     phase: watch::Receiver<Phase>,
     naming: DocumentUris,
     cache: Cache,
@@ -75,25 +74,12 @@ pub struct Handbook {
     tasks: Shutdown,
 }
 
-/// Figures of a handbook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Figures {
-    /// How far the index is.
-    pub progress: Progress,
-    /// Searches answered from memory.
-    pub cache_hits: u64,
-    /// How many searches were not answered from memory.
-    pub cache_misses: u64,
-    /// Progress of the vectors, if there are any.
-    pub embedded: Option<EmbeddingProgress>,
-}
-
 impl Handbook {
     /// Opens the folder for the server `name` and begins to read it in the background. The task belongs to
     /// the group of `server_context`. Changes of the resource list are reported to `events`.
     ///
     /// The error is [`Error::Connect`] and names the folder if it cannot be opened.
-    pub async fn open(
+    pub(crate) async fn open(
         name: &str,
         config: &config::HandbookOptions,
         server_context: &ServerContext,
@@ -104,19 +90,19 @@ impl Handbook {
             return Ok(handbook);
         }
         let (embedding, server_context) = (config.embedding.clone(), server_context.clone());
-        let (cache, storage) = match &config.keeping {
+        let (cache, collection) = match &config.keeping {
             config::VectorLocation::Memory => {
                 let file = format!("{}.vectors", private_file::of(name));
                 let file = config.index_dir.as_ref().map(|folder| folder.join(file));
-                (VectorCache::new(file, &embedding.identity()), VectorStorage::Memory)
+                (VectorCache::new(file, &embedding.identity()), None)
             }
-            config::VectorLocation::Chroma(collection) => (
-                VectorCache::new(None, ""),
-                VectorStorage::at(Arc::new(Link::new(collection, name, &server_context)?)),
-            ),
+            config::VectorLocation::Chroma(collection) => {
+                let link = Arc::new(Link::new(collection, name, &server_context)?);
+                (VectorCache::new(None, ""), Some(CollectionMaintenance::new(link)))
+            }
         };
         let opening = async move { embedding::open(&embedding, &server_context).await }.boxed();
-        Ok(handbook.with(opening, cache, storage))
+        Ok(handbook.with(opening, cache, collection))
     }
 
     /// Returns the offer before the folder was read.
@@ -124,9 +110,16 @@ impl Handbook {
         Declared::new(Self::INFO, &tools::definitions()).with_resources(Vec::new(), false)
     }
 
-    /// Adds vectors from the provider that `opening` opens and from `cache`. They are stored at `storage`.
-    fn with(mut self, opening: ProviderFuture, cache: VectorCache, storage: VectorStorage) -> Self {
-        self.semantic = Some(SemanticIndex::start(opening, cache, storage, self.phase.clone(), &self.tasks));
+    /// Adds vectors from the provider that `opening` opens and from `cache`. They are stored in
+    /// `collection` or in memory.
+    fn with(
+        mut self,
+        opening: ProviderFuture,
+        cache: VectorCache,
+        collection: Option<CollectionMaintenance>,
+    ) -> Self {
+        let phase = self.phase.clone();
+        self.semantic = Some(SemanticIndex::start(opening, cache, collection, phase, &self.tasks));
         self
     }
 
@@ -157,18 +150,11 @@ impl Handbook {
         })
     }
 
-    /// Returns the progress of the index, and how often the cache was used.
-    pub fn figures(&self) -> Figures {
-        let (cache_hits, cache_misses) = self.cache.counts();
-        let embedded = self.semantic.as_ref().map(|semantic| semantic.state().embedded);
-        Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses, embedded }
-    }
-
     /// Returns the documents once they were read. If `dated`, their dates must also be known.
     async fn snapshot(&self, dated: bool) -> Result<Arc<Snapshot>, Error> {
         let mut phase = self.phase.clone();
         let is_known = |phase: &Phase| match phase {
-            Phase::Reading(_) => false,
+            Phase::Reading => false,
             Phase::Ready(snapshot) => !dated || snapshot.dates.is_some(),
             Phase::Failed(_) => true,
         };
@@ -176,13 +162,13 @@ impl Handbook {
         match known.as_deref() {
             Ok(Phase::Ready(snapshot)) => Ok(Arc::clone(snapshot)),
             Ok(Phase::Failed(reason)) => Err(Error::Connect { reason: reason.clone() }),
-            Ok(Phase::Reading(_)) | Err(_) => Err(Error::Unavailable { state: "shutting down" }),
+            Ok(Phase::Reading) | Err(_) => Err(Error::Unavailable { state: "shutting down" }),
         }
     }
 
     async fn answer(&self, request: HandbookCall) -> Result<Reply, Error> {
         let snapshot = match request {
-            HandbookCall::Ping => return Ok(Ok(result(&Raw::of(&PONG)))),
+            HandbookCall::Ping => return Ok(Ok(result(&Raw::of(&answers::PONG)))),
             HandbookCall::Updates { .. } => self.snapshot(true).await?,
             _ => self.snapshot(false).await?,
         };
@@ -337,21 +323,13 @@ impl Builtin for Handbook {
 
 fn from_snapshot(snapshot: &Snapshot, request: &HandbookCall) -> Result<Raw, Refusal> {
     match request {
-        HandbookCall::Ping => Ok(Raw::of(&PONG)),
+        HandbookCall::Ping => Ok(Raw::of(&answers::PONG)),
         HandbookCall::Search(requested) => answers::search(snapshot, requested, None),
         HandbookCall::Section { path } => answers::section(snapshot, path),
         HandbookCall::Topics => Ok(topics::topics(snapshot)),
         HandbookCall::Updates { days } => Ok(answers::updates(snapshot, *days, SystemTime::now())),
     }
 }
-
-#[derive(Serialize)]
-struct Pong {
-    status: &'static str,
-    message: &'static str,
-}
-
-const PONG: Pong = Pong { status: "ok", message: "pong" };
 
 const INSTRUCTIONS: &str = "A handbook of Markdown documents. Answer questions about what it covers \
     from it, not from memory: call search_handbook with the question in plain words, and \
@@ -364,7 +342,7 @@ fn internal(error: &dyn std::error::Error) -> ErrorObject {
 
 #[cfg(test)]
 mod change_tests;
-pub mod config;
+pub(crate) mod config;
 #[cfg(test)]
 mod docs_tests;
 #[cfg(test)]

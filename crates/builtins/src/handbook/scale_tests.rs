@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::Progress;
 use super::fixture::*;
 
 const DOCUMENTS: usize = if cfg!(debug_assertions) { 300 } else { 5_000 };
@@ -66,10 +65,9 @@ async fn many_documents_are_all_found_and_soon() {
     let handbook = open(folder.path(), 100).await.expect("it opens");
     call(&handbook, "search_handbook", &json!({"query": "marker"})).await;
     let cold = started.elapsed();
-    let Progress::Ready { documents, sections, skipped } = handbook.figures().progress else {
-        panic!("not ready: {:?}", handbook.figures());
-    };
-    assert_eq!((documents, skipped), (DOCUMENTS, 0));
+    let topics = call(&handbook, "list_handbook_topics", &json!({})).await["structuredContent"].take();
+    let (documents, sections) = (&topics["documents"], &topics["sections"]);
+    assert_eq!((documents, &topics["skipped_files"]), (&json!(DOCUMENTS), &json!(0)));
     for number in [0, DOCUMENTS / 2, DOCUMENTS - 1] {
         let query = json!({"query": format!("where is unique_{number}_marker")});
         let answer = call(&handbook, "search_handbook", &query).await;
@@ -103,7 +101,7 @@ async fn many_documents_are_all_found_and_soon() {
 /// Searches with a realistic distribution: a few queries often, many rarely.
 async fn repeat(handbook: &super::Handbook, language: &mut Language) -> String {
     let questions: Vec<_> = (0..40).map(|_| json!({"query": language.text(3)})).collect();
-    let before = handbook.figures();
+    let before = handbook.cache.counts();
     let mut longest = Duration::ZERO;
     for _ in 0..REPEATED {
         let question = language.number(40).min(language.number(40));
@@ -111,8 +109,8 @@ async fn repeat(handbook: &super::Handbook, language: &mut Language) -> String {
         call(handbook, "search_handbook", &questions[usize::try_from(question).expect("small")]).await;
         longest = longest.max(started.elapsed());
     }
-    let after = handbook.figures();
-    let (hits, misses) = (after.cache_hits - before.cache_hits, after.cache_misses - before.cache_misses);
+    let after = handbook.cache.counts();
+    let (hits, misses) = (after.0 - before.0, after.1 - before.1);
     assert!(misses <= 40, "each question is worked out once");
     assert_eq!(hits + misses, REPEATED);
     assert!(hits * 100 >= REPEATED * 80, "{hits} of {REPEATED} from memory");

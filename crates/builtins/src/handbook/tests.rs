@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::fixture::*;
 use super::*;
+use crate::hostile::fits;
 use protocol::error::code;
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +249,7 @@ async fn answers_have_the_members_their_schemas_promise() {
             "get_handbook_section" => json!({"path": "engineering/onboarding"}),
             _ => json!({}),
         };
-        check(&definition["outputSchema"], &fixture.ask(name, arguments).await, name);
+        fits(&definition["outputSchema"], &fixture.ask(name, arguments).await, name);
         assert_eq!(definition["annotations"]["readOnlyHint"], true);
         assert!(definition["description"].as_str().is_some_and(|text| text.len() > 20));
     }
@@ -256,31 +257,6 @@ async fn answers_have_the_members_their_schemas_promise() {
     let expected =
         ["ping", "search_handbook", "get_handbook_section", "list_handbook_topics", "get_recent_updates"];
     assert_eq!(names, expected.map(|name| Some(name.to_owned())));
-}
-
-/// Checks a value against a schema, as far as the definitions use JSON Schema.
-fn check(schema: &Value, value: &Value, at: &str) {
-    let fits = match schema["type"].as_str().expect("a type") {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "integer" => value.is_u64(),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        other => panic!("{at}: unknown type {other}"),
-    };
-    assert!(fits, "{at}: {value}");
-    for name in schema["required"].as_array().into_iter().flatten() {
-        assert!(value.get(name.as_str().expect("a name")).is_some(), "{at}: {name} is missing");
-    }
-    if schema["additionalProperties"] == json!(false) {
-        for (name, member) in value.as_object().expect("an object") {
-            check(&schema["properties"][name], member, &format!("{at}.{name}"));
-        }
-    }
-    if schema.get("items").is_some() {
-        value.as_array().into_iter().flatten().for_each(|item| check(&schema["items"], item, at));
-    }
 }
 
 #[tokio::test]

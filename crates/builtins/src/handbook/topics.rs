@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::document::{Document, folder_of_index, title_from_name};
 use super::snapshot::Snapshot;
@@ -14,23 +16,37 @@ use json::Raw;
 /// Most topics in one result.
 pub(super) const MOST_TOPICS: usize = 500;
 
-#[derive(Serialize)]
-struct Tree {
+/// Result of `list_handbook_topics`.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Tree {
     topics: Vec<Topic>,
     documents: usize,
     sections: usize,
+    /// Files that are not searched: links, no text, or beyond the limits.
     skipped_files: usize,
+    /// The deepest levels are left out.
     truncated: bool,
 }
 
 /// A folder, a document or a section.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Topic {
     title: String,
+    /// For `get_handbook_section`, and for section of `search_handbook`.
     path: String,
-    kind: &'static str,
+    kind: TopicKind,
+    /// Topics of the same form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Map<String, Value>>")]
     subtopics: Vec<Topic>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum TopicKind {
+    Folder,
+    Document,
+    Section,
 }
 
 /// Returns the result of `list_handbook_topics`.
@@ -80,7 +96,7 @@ impl<'a> TopicFolder<'a> {
         let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
         let page = self.documents.iter().find(|document| folder_of_index(&document.path).is_some());
         let title = page.map_or_else(|| title_from_name(name), |document| document.title.clone());
-        Topic { title, kind: "folder", subtopics: self.topics(snapshot, &path), path }
+        Topic { title, kind: TopicKind::Folder, subtopics: self.topics(snapshot, &path), path }
     }
 }
 
@@ -92,11 +108,11 @@ fn document_topic(snapshot: &Snapshot, document: &Document) -> Topic {
     let section = |at: usize| Topic {
         title: document.sections[at].heading.clone(),
         path: document.section_of(&path, at),
-        kind: "section",
+        kind: TopicKind::Section,
         subtopics: Vec::new(),
     };
     let subtopics = sections.into_iter().map(section).collect();
-    Topic { title, path, kind: "document", subtopics }
+    Topic { title, path, kind: TopicKind::Document, subtopics }
 }
 
 fn top_sections(document: &Document) -> Vec<usize> {

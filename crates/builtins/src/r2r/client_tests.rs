@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, ReceivedRequest};
+use super::fixture::without_file;
 use super::model::Results;
 use super::session::is_open_to_all;
-use crate::r2r::config::{self, CacheTtl, Credentials};
+use crate::r2r::config::{self, Credentials};
 use crate::server_context;
 use net::http::Form;
 use runtime::shutdown::Shutdown;
@@ -26,19 +27,7 @@ fn account(password: &str) -> Credentials {
 }
 
 fn options(r2r: &R2r, credentials: Credentials) -> config::R2rOptions {
-    config::R2rOptions {
-        url: r2r.url().parse().expect("a URL"),
-        credentials,
-        project: config::ProjectName { name: "my-app".into(), path: None },
-        follows_client: false,
-        pace: None,
-        auto_create_collections: true,
-        collection_mapping_file: None,
-        ingest_roots: Vec::new(),
-        max_file_bytes: 1,
-        advanced_search: config::AdvancedSearch::default(),
-        cache_ttl: CacheTtl::default(),
-    }
+    config::R2rOptions { credentials, ..without_file(r2r) }
 }
 
 async fn open(r2r: &R2r, credentials: Credentials) -> Result<Client, Error> {

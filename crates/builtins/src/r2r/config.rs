@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use url::{Host, Url};
 
 use super::pace::Pace;
-pub use super::project_name::ProjectName;
+pub(crate) use super::project_name::ProjectName;
 use crate::connect;
 use settings::{FromSetting, Setting, settings, words};
 use upstream::api::{BuiltinOptions, Connector, ServerContext, header_value};
@@ -67,7 +67,7 @@ words! {
 
 /// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.
 #[derive(Clone)]
-pub struct R2rOptions {
+pub(crate) struct R2rOptions {
     /// The address of R2R, without `/v3`.
     pub url: Url,
     /// The credentials for R2R.
@@ -95,7 +95,7 @@ pub struct R2rOptions {
 words! {
     /// The kind of search that `search_mode: advanced` runs.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub enum AdvancedSearch {
+    pub(crate) enum AdvancedSearch {
         /// It searches by meaning and by words.
         #[default]
         Hybrid = "hybrid",
@@ -139,7 +139,7 @@ impl BuiltinOptions for R2rOptions {
 
 /// The credentials for R2R.
 #[derive(Debug, Clone)]
-pub enum Credentials {
+pub(crate) enum Credentials {
     /// No credentials. R2R decides which account such a caller gets.
     None,
     /// A key, which neither ends nor needs to be renewed.
@@ -156,7 +156,7 @@ pub enum Credentials {
 settings! {
     /// How long answers of R2R are cached; zero turns the cache off.
     #[derive(Debug, Clone, Copy)]
-    pub struct CacheTtl {
+    pub(crate) struct CacheTtl {
         /// seconds that searches are cached
         pub search: Duration = Duration::from_mins(5), in TTL;
         /// seconds that answers in words are cached
@@ -167,7 +167,7 @@ settings! {
 }
 
 /// Reads `url` and `r2r`. Returns `None` after it reported a problem that leaves nothing to use.
-pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
+pub(crate) fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     let own = server.require("r2r", "add `r2r: {project: my-app}`, which names its collection");
     let own = own.and_then(|own| Own::from_setting(&own));
     let hint = "add the address of R2R, such as `url: http://localhost:7272`";

@@ -1,12 +1,7 @@
 //! State that all tools of one R2R server share.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use lru::LruCache;
-use tokio::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::answers::{self, Answers};
 use super::client::Client;
@@ -27,8 +22,6 @@ pub(super) struct R2rContext {
     pub projects: Projects,
     /// The cache of tool results.
     pub answers: Answers,
-    /// Titles of documents.
-    pub titles: Titles,
     /// Recent queries.
     pub history: History,
 }
@@ -45,76 +38,38 @@ impl R2rContext {
         Ok(Self {
             projects: Projects::open(&client, options, &identity).await?,
             answers: Answers::new(&server_context.store, name, &identity),
-            titles: Titles::new(&client),
             history: History::default(),
             options: options.clone(),
             client,
         })
     }
-}
-
-/// Most titles in the cache, and their lifetime.
-const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
-const TRUSTED: Duration = Duration::from_mins(10);
-
-/// The cache of titles.
-pub(super) struct Titles {
-    client: Client,
-    /// Each with the time at which R2R named it.
-    known: Mutex<LruCache<Id, (String, Instant)>>,
-}
-
-impl Titles {
-    /// Makes an empty cache.
-    pub(super) fn new(client: &Client) -> Self {
-        Self { client: client.clone(), known: Mutex::new(LruCache::new(MOST)) }
-    }
 
     /// Returns the titles of the documents of `chunks`. Missing titles are not an error: results without them
     /// are still useful.
-    pub(super) async fn of(&self, chunks: &[R2rChunk]) -> BTreeMap<Id, String> {
-        let mut titles = BTreeMap::new();
-        let mut missing = Vec::new();
-        for chunk in chunks {
-            let known = chunk.title().map(str::to_owned).or_else(|| self.find(chunk.document_id));
-            match known {
-                Some(title) => {
-                    titles.insert(chunk.document_id, title);
-                }
-                None if missing.contains(&chunk.document_id) => {}
-                None => missing.push(chunk.document_id),
-            }
-        }
+    pub(super) async fn titles(&self, chunks: &[R2rChunk]) -> BTreeMap<Id, String> {
+        let titled = |chunk: &R2rChunk| Some((chunk.document_id, chunk.title()?.to_owned()));
+        let mut titles: BTreeMap<Id, String> = chunks.iter().filter_map(titled).collect();
+        let documents: BTreeSet<Id> = chunks.iter().map(|chunk| chunk.document_id).collect();
+        let missing: Vec<String> =
+            documents.iter().filter(|id| !titles.contains_key(id)).map(Id::to_string).collect();
         if !missing.is_empty() {
-            titles.extend(self.ask(&missing).await);
+            titles.extend(self.ask_titles(&missing).await);
         }
         titles
     }
 
-    fn find(&self, document: Id) -> Option<String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&document).filter(|(_, at)| at.elapsed() < TRUSTED).map(|(title, _)| title.clone())
-    }
-
-    async fn ask(&self, documents: &[Id]) -> Vec<(Id, String)> {
-        let ids: Vec<String> = documents.iter().map(Id::to_string).collect();
-        let mut query: Vec<(&str, &str)> = ids.iter().map(|id| ("ids", id.as_str())).collect();
+    async fn ask_titles(&self, documents: &[String]) -> Vec<(Id, String)> {
+        let mut query: Vec<(&str, &str)> = documents.iter().map(|id| ("ids", id.as_str())).collect();
         query.push(("limit", "100"));
-        let found: Result<Results<Vec<R2rDocument>>, _> = self.client.get(&["documents"], &query).await;
-        let found = match found {
-            Ok(found) => found.results,
+        match self.client.get::<Results<Vec<R2rDocument>>>(&["documents"], &query).await {
+            Ok(found) => {
+                let named = |document: R2rDocument| Some((document.id, document.title?));
+                found.results.into_iter().filter_map(named).collect()
+            }
             Err(error) => {
                 tracing::debug!(%error, "titles of documents are not known");
                 Vec::new()
             }
-        };
-        let named = |document: R2rDocument| Some((document.id, document.title?));
-        let titles: Vec<_> = found.into_iter().filter_map(named).collect();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        for (id, title) in &titles {
-            known.put(*id, (title.clone(), Instant::now()));
         }
-        drop(known);
-        titles
     }
 }

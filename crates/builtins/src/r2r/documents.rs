@@ -297,15 +297,10 @@ pub(super) async fn monitor(
 /// Refuses a collection that does not exist or that Switchyard may not read. A search there
 /// would find nothing.
 pub(super) async fn check_collection(context: &R2rContext, id: Id) -> Result<(), Failure> {
-    let found: Result<Results<Value>, Error> =
-        context.client.get(&["collections", &id.to_string()], &[]).await;
-    match found {
-        Err(Error::Backend { status: 403 | 404, .. }) => Err(no_collection(id).into()),
-        found => Ok(found.map(drop)?),
-    }
+    if context.client.has_collection(id.0).await? { Ok(()) } else { Err(no_collection(id).into()) }
 }
 
-fn no_collection(id: Id) -> Refusal {
+pub(super) fn no_collection(id: Id) -> Refusal {
     Refusal::new("not_found", "collection_id", &id)
         .because("There is no such collection, or it is not ours to read.")
         .valid("the id of a collection that is there")

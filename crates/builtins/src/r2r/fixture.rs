@@ -9,6 +9,7 @@ use super::double::{self, EMAIL, PASSWORD};
 use super::id::Id;
 use super::model::Results;
 use super::{R2r, search};
+use crate::hostile::fits;
 use crate::r2r::config::{self, CacheTtl, Credentials};
 use crate::r2r::project_name::ProjectName;
 use crate::server_context;
@@ -27,6 +28,11 @@ pub(super) struct Fixture {
 }
 
 pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2rOptions {
+    let collection_mapping_file = Some(folder.path().join("collections.json"));
+    config::R2rOptions { collection_mapping_file, ..without_file(r2r) }
+}
+
+pub(super) fn without_file(r2r: &double::R2r) -> config::R2rOptions {
     let (email, password) = (EMAIL.to_owned().into(), PASSWORD.to_owned().into());
     config::R2rOptions {
         url: r2r.url().parse().expect("a URL"),
@@ -35,7 +41,7 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2rOptions
         follows_client: false,
         pace: None,
         auto_create_collections: true,
-        collection_mapping_file: Some(folder.path().join("collections.json")),
+        collection_mapping_file: None,
         ingest_roots: Vec::new(),
         max_file_bytes: 1,
         advanced_search: config::AdvancedSearch::default(),
@@ -146,38 +152,6 @@ impl Fixture {
         let seen = self.r2r.seen().into_iter().filter(|seen| seen.path.contains("/retrieval/"));
         seen.map(|seen| serde_json::from_str(&seen.body).expect("JSON")).collect()
     }
-}
-
-/// Checks a value by the part of JSON Schema that output schemas use.
-pub(super) fn fits(schema: &Value, value: &Value, at: &str) {
-    let types = match &schema["type"] {
-        Value::Array(types) => types.clone(),
-        one => vec![one.clone()],
-    };
-    let is = |name: &Value| match name.as_str().unwrap_or_else(|| panic!("{at}: no type in {schema}")) {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "integer" => value.is_u64() || value.is_i64(),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        other => panic!("{at}: unknown type {other}"),
-    };
-    assert!(types.iter().any(is), "{at}: {value} is no {types:?}");
-    if let Some(words) = schema["enum"].as_array() {
-        assert!(words.contains(value), "{at}: {value}");
-    }
-    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        assert!(value.get(name).is_some(), "{at}: {name} is missing in {value}");
-    }
-    if let (Some(map), Some(known)) = (value.as_object(), schema["properties"].as_object()) {
-        for (name, member) in map {
-            let schema = known.get(name).unwrap_or_else(|| panic!("{at}: {name} is not in the schema"));
-            fits(schema, member, &format!("{at}.{name}"));
-        }
-    }
-    value.as_array().into_iter().flatten().for_each(|item| fits(&schema["items"], item, at));
 }
 
 /// `limit` and the like are what the definition says.

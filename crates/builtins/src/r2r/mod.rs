@@ -31,7 +31,7 @@ mod token;
 
 #[cfg(test)]
 mod client_tests;
-pub mod config;
+pub(crate) mod config;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
@@ -66,7 +66,7 @@ use testkit::r2r as double;
 use upstream::api::{Error, Events, ServerContext};
 
 /// R2R as a built-in server.
-pub struct R2r {
+pub(crate) struct R2r {
     context: Arc<R2rContext>,
     ingest: Ingest,
     tools: Vec<Tool>,

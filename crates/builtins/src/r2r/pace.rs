@@ -14,7 +14,7 @@ use upstream::api::{Error, RateLimit};
 
 /// The requests of the last minute. Clones count together.
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub(crate) struct Pace {
     most: usize,
     sent: Arc<RateLimit>,
 }

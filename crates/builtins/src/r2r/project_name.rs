@@ -14,7 +14,7 @@ const MAX_PATH: usize = 4_096;
 
 /// A project: its name, and its folder if that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ProjectName {
+pub(crate) struct ProjectName {
     /// The name, which is the last part of a path.
     pub name: String,
     /// The absolute path of its folder, as it was written.
@@ -23,7 +23,7 @@ pub struct ProjectName {
 
 impl ProjectName {
     /// Reads a name, an absolute path or a `file:` URI.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if text.starts_with("file:") {
             return Self::of_path(Url::parse(text).ok()?.to_file_path().ok()?.to_str()?);

@@ -50,7 +50,7 @@ pub(super) struct RagInput {
     pub collection_id: Option<Id>,
     /// A model that R2R's provider knows. Left out: the one R2R is configured with.
     #[schemars(length(min = 1, max = 200), regex(pattern = NOT_BLANK), example = "openai/gpt-4o-mini")]
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// The length of the answer at most, in tokens.
     #[serde(default = "five_hundred")]
     #[schemars(range(min = 1, max = 32_768))]
@@ -166,7 +166,7 @@ fn body(input: &RagInput, collection: Id, stream: bool) -> Value {
 async fn output(context: &R2rContext, input: &RagInput, answer: RagAnswer) -> RagOutput {
     let is_grounded = !answer.chunks.is_empty();
     let shows_sources = is_grounded && input.include_sources;
-    let titles = if shows_sources { context.titles.of(&answer.chunks).await } else { BTreeMap::new() };
+    let titles = if shows_sources { context.titles(&answer.chunks).await } else { BTreeMap::new() };
     let chunks = if shows_sources { answer.chunks } else { Vec::new() };
     RagOutput {
         answer: if is_grounded { answer.answer } else { NOTHING_FOUND.to_owned() },

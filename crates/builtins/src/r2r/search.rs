@@ -177,7 +177,7 @@ async fn ask(
     if chunks.is_empty() && input.collection_id.is_some() {
         documents::check_collection(context, collection).await?;
     }
-    let titles = context.titles.of(&chunks).await;
+    let titles = context.titles(&chunks).await;
     let results: Vec<_> = chunks.into_iter().map(|chunk| passage(chunk, &titles)).collect();
     Ok(R2rSearchOutput { count: results.len(), results, cached: false, search_mode: input.search_mode })
 }

@@ -12,7 +12,6 @@ use super::listed::TechniqueNames;
 use crate::rag::config;
 use crate::rest::{Rest, RestRequest};
 use json::Raw;
-use net::http::read_json;
 use runtime::secret::SecretString;
 use upstream::api::{Error, ServerContext};
 
@@ -45,7 +44,8 @@ impl Bridge {
         let answer = self.request(Method::GET, "list_techniques").send().await;
         let body = answer.map_err(|error| self.refusal(error))?.bytes().await?;
         self.check_denial(&body).map_err(|error| self.refusal(error))?;
-        Ok(read_json(&body)?)
+        let listed = Raw::parse(&body).ok().and_then(|answer| TechniqueNames::of(&answer));
+        listed.ok_or_else(|| malformed("it is no list of techniques"))
     }
 
     /// Returns the health report of the bridge, which is an object.

@@ -24,7 +24,7 @@ settings! {
 
 /// Options of the RAG techniques. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
-pub struct RagOptions {
+pub(crate) struct RagOptions {
     /// URL of the bridge, without `/mcp`.
     pub url: Url,
     /// Key for the header `Authorization: Bearer …` of every request.
@@ -52,7 +52,7 @@ impl BuiltinOptions for RagOptions {
 }
 
 /// Reads `url` and `rag`, which is optional.
-pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
+pub(crate) fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add the address of the bridge, such as `url: http://localhost:8000`";
     let url = server.require("url", hint).and_then(|url| url.url());
     let options = server.member("rag").map_or_else(|| Some(Own::default()), |rag| Own::from_setting(&rag));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
 
 use super::double::{Fault, HEALTH, LIST};
@@ -9,11 +10,12 @@ use super::fixture::Fixture;
 use super::listed::TechniqueNames;
 use super::techniques::Offer;
 use crate::Builtin;
+use json::Raw;
 use protocol::feature::List;
 use upstream::api::Event;
 
-fn listed(body: &str) -> Result<TechniqueNames, serde_json::Error> {
-    serde_json::from_str(body)
+fn listed(body: &str) -> Option<TechniqueNames> {
+    TechniqueNames::of(&Raw::parse(&Bytes::copy_from_slice(body.as_bytes())).ok()?)
 }
 
 fn offered(body: &str, most: usize) -> (Vec<String>, Vec<(String, &'static str)>, usize) {
@@ -30,7 +32,7 @@ fn a_list_is_a_list_or_an_object_with_one() {
         plain
     );
     for garbage in [r#""a""#, "7", "null", "{}", r#"{"techniques":{"a":1}}"#, r#"{"techniques":"a"}"#, "["] {
-        assert!(listed(garbage).is_err(), "{garbage}");
+        assert!(listed(garbage).is_none(), "{garbage}");
     }
 }
 

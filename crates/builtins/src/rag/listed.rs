@@ -4,10 +4,8 @@
 //! needed to see that it is too long. Elements that are not strings are counted.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use json::Raw;
 
 /// Most names that are read.
 const MOST: usize = 10_000;
@@ -24,59 +22,27 @@ pub(super) struct TechniqueNames {
 }
 
 impl TechniqueNames {
-    fn take(&mut self, element: &RawValue) {
-        match serde_json::from_str::<String>(element.get()) {
+    /// Reads a list, or the list that is the member `techniques` of an object, which leaves a service room
+    /// for further members. `None` if there is no list.
+    pub(super) fn of(answer: &Raw) -> Option<Self> {
+        let list = if answer.is_object() { answer.get("techniques")? } else { answer.clone() };
+        if !list.as_str().starts_with('[') {
+            return None;
+        }
+        let mut listed = Self::default();
+        for element in list.elements() {
+            listed.take(&element);
+        }
+        Some(listed)
+    }
+
+    fn take(&mut self, element: &Raw) {
+        match element.read::<String>() {
             Ok(mut name) if self.names.len() < MOST => {
                 name.truncate(name.floor_char_boundary(LONGEST + 4));
                 self.names.insert(name);
             }
             _ => self.others += 1,
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for TechniqueNames {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NamesVisitor)
-    }
-}
-
-struct NamesVisitor;
-
-impl<'de> Visitor<'de> for NamesVisitor {
-    type Value = TechniqueNames;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of names")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<TechniqueNames, A::Error> {
-        let mut listed = TechniqueNames::default();
-        while let Some(element) = elements.next_element::<Box<RawValue>>()? {
-            listed.take(&element);
-        }
-        Ok(listed)
-    }
-
-    /// Reads an object with the list as member `techniques`, which leaves a service room for further members.
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<TechniqueNames, A::Error> {
-        let mut listed = None;
-        while let Some(name) = members.next_key::<String>()? {
-            if name == "techniques" && listed.is_none() {
-                listed = Some(members.next_value::<Bare>()?.0);
-            } else {
-                members.next_value::<IgnoredAny>()?;
-            }
-        }
-        listed.ok_or_else(|| A::Error::missing_field("techniques"))
-    }
-}
-
-/// A list that is not wrapped in an object.
-struct Bare(TechniqueNames);
-
-impl<'de> Deserialize<'de> for Bare {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(NamesVisitor).map(Self)
     }
 }

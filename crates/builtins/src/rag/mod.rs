@@ -10,7 +10,7 @@
 mod answer;
 mod ask;
 mod bridge;
-pub mod config;
+pub(crate) mod config;
 mod failed;
 mod health;
 mod listed;
@@ -44,7 +44,7 @@ use testkit::rag as double;
 use upstream::api::{Error, Events, ServerContext};
 
 /// The techniques as a built-in server. Dropping it ends the task that follows the list.
-pub struct Rag {
+pub(crate) struct Rag {
     bridge: Bridge,
     list: Arc<TechniqueList>,
     health: Tool,

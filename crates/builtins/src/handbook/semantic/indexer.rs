@@ -11,12 +11,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::passages::{Passage, passages};
 use super::provider::{LIMIT, is_refusal};
-use super::storage::{KnownVectors, StorageError, VectorStorage};
+use super::storage::{CollectionMaintenance, KnownVectors, StorageError, StoredVectors};
 use super::vectors::{DocumentVectors, Vectors, normalized};
 use super::{EmbeddingProgress, ProviderFuture, State};
 use crate::embedding::{Embedding, Error, Window};
@@ -43,7 +44,8 @@ const TELLING: Duration = Duration::from_secs(30);
 pub(super) struct Indexer {
     phase: watch::Receiver<Phase>,
     state: watch::Sender<State>,
-    storage: VectorStorage,
+    /// The collection at Chroma, unless the vectors are in memory.
+    collection: Option<CollectionMaintenance>,
     tasks: Shutdown,
     /// Vectors that changed documents had before, by file, for passages that are unchanged.
     former: HashMap<String, Arc<DocumentVectors>>,
@@ -73,17 +75,18 @@ struct EmbeddingJob {
 }
 
 impl Indexer {
-    /// Vectors that `cache` has are not made again. New ones are stored on `storage`.
+    /// Vectors that `cache` has are not made again. New ones are stored in
+    /// `collection`, or in memory.
     pub(super) fn new(
         phase: watch::Receiver<Phase>,
         state: watch::Sender<State>,
         cache: VectorCache,
-        storage: VectorStorage,
+        collection: Option<CollectionMaintenance>,
         tasks: Shutdown,
     ) -> Self {
         let told = Instant::now();
         let former = HashMap::new();
-        Self { phase, state, storage, tasks, former, cache, failures: 0, refused: 0, started: None, told }
+        Self { phase, state, collection, tasks, former, cache, failures: 0, refused: 0, started: None, told }
     }
 
     pub(super) async fn run(mut self, opening: ProviderFuture) {
@@ -107,7 +110,7 @@ impl Indexer {
                 IndexerStep::More => {}
                 IndexerStep::Pause(pause) => tokio::select! {
                     () = sleep(pause) => {}
-                    () = self.storage.is_back() => {}
+                    Some(()) = OptionFuture::from(self.collection.as_mut().map(CollectionMaintenance::is_back)) => {}
                 },
                 IndexerStep::End => return,
                 IndexerStep::Wait => tokio::select! {
@@ -116,7 +119,7 @@ impl Indexer {
                             return;
                         }
                     }
-                    () = self.storage.is_due() => {}
+                    Some(()) = OptionFuture::from(self.collection.as_mut().map(CollectionMaintenance::is_due)) => {}
                     () = at(self.cache.due()) => self.write_cache().await,
                 },
             }
@@ -127,15 +130,16 @@ impl Indexer {
     async fn step(&mut self, model: &dyn Embedding) -> IndexerStep {
         let snapshot = match &*self.phase.borrow_and_update() {
             Phase::Ready(snapshot) => Arc::clone(snapshot),
-            Phase::Reading(_) | Phase::Failed(_) => return IndexerStep::Wait,
+            Phase::Reading | Phase::Failed(_) => return IndexerStep::Wait,
         };
         let mut vectors = Vectors::clone(&self.state.borrow().known.vectors);
         self.retire(&mut vectors, &snapshot);
         let before = vectors.by_serial.len();
-        let opened = self.storage.open(model, &mut vectors).await;
-        if vectors.by_serial.len() < before
-            || !self.storage.is_reached_by(self.state.borrow().stored_vectors.as_ref())
-        {
+        let opened = match &mut self.collection {
+            Some(collection) => collection.open(model, &mut vectors).await,
+            None => Ok(()),
+        };
+        if vectors.by_serial.len() < before || self.is_moved() {
             // A state without the lost vectors is published at once.
             self.publish(vectors.clone(), &snapshot);
         }
@@ -172,7 +176,20 @@ impl Indexer {
     async fn prove(&mut self, model: &dyn Embedding, jobs: &[EmbeddingJob]) -> Result<(), StorageError> {
         let passages = || jobs.iter().flat_map(|job| &job.passages);
         self.cache.prove(model, passages()).await?;
-        self.storage.prove(model, passages()).await
+        match &mut self.collection {
+            Some(collection) => collection.prove(model, passages()).await,
+            None => Ok(()),
+        }
+    }
+
+    fn stored_vectors(&self) -> Option<Arc<StoredVectors>> {
+        self.collection.as_ref().and_then(CollectionMaintenance::stored_vectors)
+    }
+
+    /// Whether searches use another collection than the current one.
+    fn is_moved(&self) -> bool {
+        let published = self.state.borrow().stored_vectors.as_ref().map(Arc::as_ptr);
+        published != self.stored_vectors().as_ref().map(Arc::as_ptr)
     }
 
     async fn write_cache(&mut self) {
@@ -184,17 +201,21 @@ impl Indexer {
     async fn finish(&mut self, vectors: Vectors, snapshot: &Snapshot) -> IndexerStep {
         self.former.clear();
         self.cache.forget();
-        if let Err(trouble) = self.storage.settle(&vectors).await {
-            return self.failed(&trouble);
-        }
-        if self.storage.stored_vectors().is_some() {
-            self.recovered();
+        if let Some(collection) = &mut self.collection {
+            if let Err(trouble) = collection.settle(&vectors).await {
+                return self.failed(&trouble);
+            }
+            if collection.stored_vectors().is_some() {
+                self.recovered();
+            }
         }
         self.publish(vectors.clone(), snapshot);
-        match self.storage.forget(&vectors).await {
-            Ok(()) => IndexerStep::Wait,
-            Err(trouble) => self.failed(&trouble),
+        if let Some(collection) = &mut self.collection
+            && let Err(trouble) = collection.forget(&vectors).await
+        {
+            return self.failed(&trouble);
         }
+        IndexerStep::Wait
     }
 
     /// Removes the vectors of deleted and changed documents.
@@ -248,7 +269,8 @@ impl Indexer {
                 let digest = passage.digest();
                 let known = former.and_then(|former| former.find(&digest)).map(<[f32]>::to_vec);
                 let known = known.or_else(|| self.cache.find(&digest));
-                if known.is_none() && !self.storage.has(&digest) {
+                let is_stored = self.collection.as_ref().is_some_and(|collection| collection.has(&digest));
+                if known.is_none() && !is_stored {
                     places.push(vectors.len());
                     texts.push(passage.text.clone());
                 }
@@ -262,7 +284,13 @@ impl Indexer {
                 vectors[*place] = normalized(vector);
             }
         }
-        self.storage.put(model, &digests, vectors).await
+        match &mut self.collection {
+            Some(collection) => {
+                collection.put(model, &digests, vectors).await?;
+                Ok(vec![Vec::new(); digests.len()])
+            }
+            None => Ok(vectors),
+        }
     }
 
     fn take(vectors: &mut Vectors, jobs: Vec<EmbeddingJob>, made: Vec<Vec<f32>>) {
@@ -300,7 +328,8 @@ impl Indexer {
             useless(error);
             return IndexerStep::End;
         }
-        if self.failures == 0 && !self.storage.is_told(trouble) {
+        let is_told = self.collection.as_ref().is_some_and(|collection| collection.is_told(trouble));
+        if self.failures == 0 && !is_told {
             tracing::warn!(error = %trouble, "the handbook cannot be embedded and is tried again");
         }
         let pause = PAUSES.0.saturating_mul(1 << self.failures.min(16)).min(PAUSES.1);
@@ -320,7 +349,7 @@ impl Indexer {
         let (documents, of) = (vectors.by_serial.len(), snapshot.documents.len());
         let before = self.state.borrow().embedded;
         let is_most = documents == of || (before.is_ready && documents * 2 >= of);
-        let is_ready = is_most && self.storage.is_ready();
+        let is_ready = is_most && (self.collection.is_none() || self.stored_vectors().is_some());
         let embedded = EmbeddingProgress { documents, of, passages: vectors.passages(), is_ready };
         self.report(embedded, before);
         self.state.send_modify(|state| {
@@ -328,7 +357,7 @@ impl Indexer {
                 state.version = state.version.wrapping_add(1);
             }
             state.known = KnownVectors::new(Arc::new(vectors));
-            state.stored_vectors = self.storage.stored_vectors();
+            state.stored_vectors = self.stored_vectors();
             state.embedded = embedded;
         });
     }

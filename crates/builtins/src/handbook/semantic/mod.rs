@@ -33,7 +33,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub(super) use self::fusion::{Sections, fused};
 use self::indexer::Indexer;
 use self::outage::Outage;
-pub(super) use self::storage::{ChromaSearch, Link, VectorStorage};
+pub(super) use self::storage::{ChromaSearch, CollectionMaintenance, Link};
 use self::storage::{KnownVectors, StoredVectors};
 use self::vectors::normalized;
 pub(super) use self::vectors::{SectionMatch, SectionMatches};
@@ -52,7 +52,7 @@ pub(super) type ProviderFuture = BoxFuture<'static, Result<Arc<dyn Embedding>, e
 
 /// Progress of the embedding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EmbeddingProgress {
+pub(super) struct EmbeddingProgress {
     /// Documents with vectors.
     pub documents: usize,
     /// All documents.
@@ -157,17 +157,17 @@ impl Question {
 }
 
 impl SemanticIndex {
-    /// Starts the task that embeds the documents of `phase`, reusing the vectors of `cache`. It stores them on
-    /// `storage`, until `tasks` end.
+    /// Starts the task that embeds the documents of `phase`, reusing the vectors of `cache`. It stores them in
+    /// `collection` or in memory, until `tasks` end.
     pub(super) fn start(
         opening: ProviderFuture,
         cache: VectorCache,
-        storage: VectorStorage,
+        collection: Option<CollectionMaintenance>,
         phase: watch::Receiver<Phase>,
         tasks: &Shutdown,
     ) -> Self {
         let (sender, state) = watch::channel(State::default());
-        tasks.spawn(Indexer::new(phase, sender, cache, storage, tasks.clone()).run(opening));
+        tasks.spawn(Indexer::new(phase, sender, cache, collection, tasks.clone()).run(opening));
         Self { state, outage: Outage::of("the embedding provider") }
     }
 

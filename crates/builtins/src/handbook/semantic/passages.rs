@@ -52,7 +52,7 @@ pub(super) fn passages(document: &Document, window: Window) -> Vec<Passage> {
         let size = room.saturating_sub(head.chars().count() + 1).clamp(1, SIZE.0);
         let Ok(chunking) = Chunking::new(size, SIZE.1.min(size / 2)) else { continue };
         let own = document.own_text(section);
-        let of_section = chunks(own, "", chunking, Format::Plain).filter(|chunk| !chunk.is_blank());
+        let of_section = chunks(own, chunking, Format::Plain).filter(|chunk| !chunk.is_blank());
         passages.extend(of_section.map(|chunk| {
             let mut text = head.clone();
             // Writing to a String never fails.

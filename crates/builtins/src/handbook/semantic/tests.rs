@@ -9,7 +9,7 @@ use super::super::fixture::*;
 use super::indexer::PAUSES;
 use super::outage::REST;
 use super::*;
-use crate::embedding::{Error, Window};
+use crate::embedding::{EmbeddingFuture, Error, Window};
 use upstream::error::Error as Failure;
 
 /// Words with equal meaning. Every other word has its own meaning.
@@ -74,11 +74,7 @@ impl Concepts {
 }
 
 impl Embedding for Concepts {
-    fn embed<'a>(
-        &'a self,
-        texts: &'a [String],
-        deadline: Instant,
-    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+    fn embed<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
         Box::pin(async move {
             self.requested.lock().expect("lock").push(texts.to_vec());
             let failed = |failure| Err(Error::Failed { provider: "openai", model: "m".into(), failure });
@@ -125,11 +121,7 @@ impl Embedding for Concepts {
 pub(in super::super) async fn company(model: &Arc<Concepts>) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
-    fixture.handbook = fixture.handbook.with(
-        Box::pin(async { Ok(model) }),
-        VectorCache::new(None, ""),
-        VectorStorage::Memory,
-    );
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), VectorCache::new(None, ""), None);
     fixture
 }
 
@@ -139,6 +131,11 @@ pub(in super::super) async fn ready(fixture: &Fixture) -> EmbeddingProgress {
     let mut state = semantic.state.clone();
     state.wait_for(is_done).await.expect("the task runs");
     state.borrow().embedded
+}
+
+/// Returns the progress of the embedding.
+pub(super) fn embedded(fixture: &Fixture) -> EmbeddingProgress {
+    fixture.handbook.semantic.as_ref().expect("a provider").state().embedded
 }
 
 pub(in super::super) async fn search(fixture: &Fixture, query: &str) -> (String, Vec<String>) {
@@ -155,7 +152,7 @@ async fn other_words_for_the_same_find_it() {
     let embedded = ready(&fixture).await;
     assert_eq!((embedded.documents, embedded.of), (5, 5));
     assert!(embedded.passages >= 9, "{embedded:?}");
-    assert_eq!(fixture.handbook.figures().embedded, Some(embedded));
+    assert_eq!(self::embedded(&fixture), embedded);
     let (ranking, hits) = search(&fixture, "vacation").await;
     assert_eq!((ranking.as_str(), hits[0].as_str()), ("hybrid", "people/holidays"));
     let (_, hits) = search(&fixture, "notebook").await;
@@ -224,7 +221,7 @@ async fn a_part_of_the_documents_does_not_count_as_all() {
     fixture.walked().await;
     model.set(Mode::FailsWith("Zebra"));
     sleep(PAUSES.1 * 4).await;
-    let embedded = fixture.handbook.figures().embedded.expect("a provider");
+    let embedded = self::embedded(&fixture);
     assert!(embedded.documents > 0 && embedded.documents < embedded.of && !embedded.is_ready, "{embedded:?}");
     assert_eq!(search(&fixture, "laptop").await.0, "lexical");
 }
@@ -308,14 +305,11 @@ async fn a_document_that_the_provider_refuses_is_left_out_alone() {
 async fn a_provider_that_can_not_be_opened_leaves_the_words() {
     let mut fixture = Fixture::with(COMPANY).await;
     let unusable = Error::Unusable { reason: "no such folder".into() };
-    fixture.handbook = fixture.handbook.with(
-        Box::pin(async { Err(unusable) }),
-        VectorCache::new(None, ""),
-        VectorStorage::Memory,
-    );
+    fixture.handbook =
+        fixture.handbook.with(Box::pin(async { Err(unusable) }), VectorCache::new(None, ""), None);
     fixture.walked().await;
     assert_eq!(search(&fixture, "laptop").await.0, "lexical");
-    assert_eq!(fixture.handbook.figures().embedded, Some(EmbeddingProgress::default()));
+    assert_eq!(embedded(&fixture), EmbeddingProgress::default());
 }
 
 #[tokio::test(start_paused = true)]

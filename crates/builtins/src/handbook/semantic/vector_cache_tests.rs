@@ -7,8 +7,7 @@ use tempfile::TempDir;
 
 use super::super::super::Handbook;
 use super::super::super::fixture::{COMPANY, Fixture, config, server_context};
-use super::super::storage::VectorStorage;
-use super::super::tests::{Concepts, Mode, ready, search};
+use super::super::tests::{Concepts, Mode, embedded, ready, search};
 use super::*;
 use runtime::shutdown::Shutdown;
 use upstream::api::Events;
@@ -22,7 +21,7 @@ async fn opened(model: &Arc<Concepts>, state: &TempDir) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
     let cache = VectorCache::new(Some(file(state)), "m");
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), cache, VectorStorage::Memory);
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), cache, None);
     fixture
 }
 
@@ -74,8 +73,7 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     let handbook = Handbook::open("docs", &config(docs.path(), 0), &server_context(&shutdown), events).await;
     let working: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let cache = VectorCache::new(Some(file(&state)), "m");
-    let handbook =
-        handbook.expect("it opens").with(Box::pin(async { Ok(working) }), cache, VectorStorage::Memory);
+    let handbook = handbook.expect("it opens").with(Box::pin(async { Ok(working) }), cache, None);
     let fixture = Fixture { folder: docs, handbook };
     ready(&fixture).await;
     fixture.walked().await;
@@ -109,7 +107,7 @@ async fn nothing_is_believed_before_the_model_has_answered() {
     model.set(Mode::Fails(503));
     let fixture = opened(&model, &state).await;
     fixture.walked().await;
-    assert_eq!(fixture.handbook.figures().embedded.expect("a provider").documents, 0);
+    assert_eq!(embedded(&fixture).documents, 0);
     model.set(Mode::Works);
     ready(&fixture).await;
     assert_eq!(search(&fixture, "vacation").await.0, "hybrid");
@@ -157,16 +155,6 @@ fn vectors<const N: usize>(documents: [(u8, &[f32]); N]) -> Vectors {
         (u64::from(number), Arc::new(of))
     };
     Vectors { by_serial: documents.map(of).into() }
-}
-
-#[tokio::test]
-async fn nothing_is_found_before_the_model_has_shown_that_it_is_the_same() {
-    let state = tempfile::tempdir().expect("a folder");
-    assert!(VectorFile::new(file(&state), "m").write(&vectors([(7, &[1.0])])));
-    let mut cache = VectorCache::new(Some(file(&state)), "m").open().await;
-    assert_eq!(cache.find(&[7; 16]), None);
-    cache.is_proven = true;
-    assert_eq!(cache.find(&[7; 16]), Some(vec![1.0]));
 }
 
 #[test]

@@ -15,17 +15,15 @@ mod source;
 mod upload;
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use lru::LruCache;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use self::form::DocumentForm;
 use self::roots::Roots;
@@ -36,6 +34,7 @@ use crate::answer::Failure;
 use crate::r2r::answers::Answers;
 use crate::r2r::client::Client;
 use crate::r2r::config;
+use crate::r2r::documents::no_collection;
 use crate::r2r::id::Id;
 use crate::refusal::Refusal;
 use crate::tool::{Effect, ToolInfo};
@@ -51,10 +50,6 @@ const MAX_UNDER_WAY: usize = 64;
 const LONGEST_UPLOAD: Duration = Duration::from_hours(2);
 /// Suggested wait after that limit was reached, or while another version of the document is under way.
 const RETRY_IN: Duration = Duration::from_secs(10);
-/// How long the existence of a collection is cached.
-const COLLECTION_TTL: Duration = Duration::from_mins(1);
-/// Most collections in that cache.
-const MAX_COLLECTIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
 /// Description of the tool. It may be called twice: a document has one id, and one made of an identical file
 /// stays unchanged.
@@ -161,7 +156,6 @@ struct Service {
     /// One permit for each document under way.
     slots: Arc<Semaphore>,
     under_way: Mutex<HashMap<Id, Weak<UnderWay>>>,
-    collections: Mutex<LruCache<Id, Instant>>,
 }
 
 /// The form of an upload, and its progress.
@@ -214,7 +208,6 @@ impl Ingest {
             account: OnceCell::new(),
             slots: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
             under_way: Mutex::default(),
-            collections: Mutex::new(LruCache::new(MAX_COLLECTIONS)),
         });
         Self { service, shutdown: shutdown.child() }
     }
@@ -383,20 +376,7 @@ impl Service {
 
     /// Refuses a collection that does not exist. R2R itself would accept it.
     async fn check(&self, id: Id) -> Result<(), Failure> {
-        let is_fresh = |seen: &Instant| seen.elapsed() < COLLECTION_TTL;
-        if self.seen().get(&id).is_some_and(is_fresh) {
-            return Ok(());
-        }
-        if !self.client.has_collection(id.0).await? {
-            let refusal = Refusal::new("not_found", "collection_id", &id);
-            return Err(refusal
-                .because("There is no such collection, or it is not ours.")
-                .valid("the id of a collection, as r2r_list_collections gives it")
-                .suggest("Call r2r_list_collections, or leave it out to use the project's own.")
-                .into());
-        }
-        self.seen().put(id, Instant::now());
-        Ok(())
+        if self.client.has_collection(id.0).await? { Ok(()) } else { Err(no_collection(id).into()) }
     }
 
     /// Adds the document `id`, made of the file `name`, to those under way.
@@ -418,10 +398,5 @@ impl Service {
     fn all_under_way(&self) -> MutexGuard<'_, HashMap<Id, Weak<UnderWay>>> {
         // Nothing panics while it is held.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn seen(&self) -> MutexGuard<'_, LruCache<Id, Instant>> {
-        // Nothing panics while it is held.
-        self.collections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! Test fixture: a handbook whose vectors are in a Chroma in memory, and control of the clock.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,10 +12,11 @@ use super::super::super::fixture::*;
 use super::super::super::{Handbook, follow};
 use super::super::State;
 use super::super::indexer::PAUSES;
-use super::super::tests::{Concepts, DIMENSION};
+use super::super::tests::{Concepts, DIMENSION, ready};
 use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{ChromaClient, DatabaseAddress, Records, Vector};
+use crate::embedding::Embedding;
 use crate::handbook::config;
 use crate::handbook::semantic::vector_cache::VectorCache;
 use runtime::shutdown::Shutdown;
@@ -37,8 +39,18 @@ pub(super) fn with_storage(handbook: Handbook, double: &Double, model: &Arc<Conc
     handbook.with(
         Box::pin(async { Ok(model) }),
         VectorCache::new(None, ""),
-        VectorStorage::at(Arc::new(link)),
+        Some(CollectionMaintenance::new(Arc::new(link))),
     )
+}
+
+/// Opens a handbook whose vectors are all at Chroma. Also returns their texts.
+pub(super) async fn stored() -> (Double, Arc<Concepts>, Fixture, BTreeSet<String>) {
+    let (double, model) = (Double::start().await, Concepts::working());
+    let fixture = at(&double, &model).await;
+    ready(&fixture).await;
+    let known = texts(model.requested());
+    holds(&double, &known).await;
+    (double, model, fixture, known)
 }
 
 /// Opens another gateway over the same folder.

@@ -76,7 +76,7 @@ struct Open {
 }
 
 impl CollectionMaintenance {
-    pub(super) fn new(link: Arc<Link>) -> Self {
+    pub(in super::super::super) fn new(link: Arc<Link>) -> Self {
         Self {
             link,
             open: None,
@@ -89,7 +89,7 @@ impl CollectionMaintenance {
     }
 
     /// Lists the collection, unless a listing is still valid.
-    pub(super) async fn open(
+    pub(in super::super) async fn open(
         &mut self,
         model: &dyn Embedding,
         vectors: &mut Vectors,
@@ -123,7 +123,7 @@ impl CollectionMaintenance {
 
     /// Checks with one of `passages` that `model` made the vectors found at the start. A model's name proves
     /// little.
-    pub(super) async fn prove<'a>(
+    pub(in super::super) async fn prove<'a>(
         &mut self,
         model: &dyn Embedding,
         mut passages: impl Iterator<Item = &'a Passage>,
@@ -167,12 +167,12 @@ impl CollectionMaintenance {
         self.is_known = true;
     }
 
-    pub(super) fn has(&self, digest: &Digested) -> bool {
+    pub(in super::super) fn has(&self, digest: &Digested) -> bool {
         self.stored.contains_key(digest)
     }
 
     /// Writes vectors, in requests of a size that Chroma accepts. Skips empty vectors, which are stored already.
-    pub(super) async fn put(
+    pub(in super::super) async fn put(
         &mut self,
         model: &dyn Embedding,
         digests: &[Digested],
@@ -242,7 +242,7 @@ impl CollectionMaintenance {
     }
 
     /// Prepares the collection for searches. Does so again after many vectors have changed.
-    pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
+    pub(in super::super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
         let Some(Open { collection: Some((id, dimension)), naming, .. }) = &self.open else { return Ok(()) };
         let passages = vectors.passages();
         let is_same = self.fresh * DRIFT <= passages
@@ -294,7 +294,7 @@ impl CollectionMaintenance {
 
     /// Deletes vectors that belong to no document. If there are no documents at all it deletes nothing: the
     /// disk may not be mounted yet, and embedding everything again costs more than keeping the vectors.
-    pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
+    pub(in super::super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
         if vectors.by_serial.is_empty() {
             return Ok(());
         }
@@ -326,16 +326,17 @@ impl CollectionMaintenance {
         outcome
     }
 
-    pub(super) fn stored_vectors(&self) -> Option<Arc<StoredVectors>> {
+    pub(in super::super) fn stored_vectors(&self) -> Option<Arc<StoredVectors>> {
         self.stored_vectors.clone()
     }
 
-    pub(super) fn is_outage(&self) -> bool {
-        self.link.outage.is_on()
+    /// Whether searches have already logged `trouble`.
+    pub(in super::super) fn is_told(&self, trouble: &StorageError) -> bool {
+        matches!(trouble, StorageError::Chroma(_)) && self.link.outage.is_on()
     }
 
     /// Resolves when the collection should be listed again: after a time, or when a search asks for it.
-    pub(super) async fn is_due(&mut self) {
+    pub(in super::super) async fn is_due(&mut self) {
         let until = self.open.as_ref().map(|open| open.until);
         tokio::select! {
             () = at(until) => {}
@@ -345,7 +346,7 @@ impl CollectionMaintenance {
     }
 
     /// Resolves when a search asks for a new listing.
-    pub(super) async fn is_back(&mut self) {
+    pub(in super::super) async fn is_back(&mut self) {
         self.link.news.notified().await;
         self.open = None;
     }

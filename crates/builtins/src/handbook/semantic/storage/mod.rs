@@ -32,25 +32,13 @@ mod stored_vectors;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use super::passages::{Digested, Passage};
-use super::vectors::Vectors;
-use crate::embedding::{self, Embedding};
+use crate::embedding;
 use upstream::api::Error;
 
 pub(in super::super) use self::link::Link;
-use self::maintenance::CollectionMaintenance;
+pub(in super::super) use self::maintenance::CollectionMaintenance;
 pub(in super::super) use self::stored_vectors::ChromaSearch;
 pub(super) use self::stored_vectors::{KnownVectors, StoredVectors};
-
-/// Storage of vectors, as the indexer sees it.
-pub(in super::super) enum VectorStorage {
-    /// In memory, with each document.
-    Memory,
-    /// In a collection at Chroma.
-    Chroma(Box<CollectionMaintenance>),
-}
 
 /// Why vectors cannot be made or stored.
 #[derive(Debug, thiserror::Error)]
@@ -69,117 +57,4 @@ pub(in super::super) enum StorageError {
         /// The mismatch, and advice.
         why: String,
     },
-}
-
-impl VectorStorage {
-    /// The collection that `link` leads to.
-    pub(in super::super) fn at(link: Arc<Link>) -> Self {
-        Self::Chroma(Box::new(CollectionMaintenance::new(link)))
-    }
-
-    /// Lists the stored vectors if needed. Removes documents with missing vectors from `vectors`.
-    pub(super) async fn open(
-        &mut self,
-        model: &dyn Embedding,
-        vectors: &mut Vectors,
-    ) -> Result<(), StorageError> {
-        match self {
-            Self::Memory => Ok(()),
-            Self::Chroma(maintenance) => maintenance.open(model, vectors).await,
-        }
-    }
-
-    /// Checks with one of `passages` that `model` made the stored vectors.
-    pub(super) async fn prove<'a>(
-        &mut self,
-        model: &dyn Embedding,
-        passages: impl Iterator<Item = &'a Passage>,
-    ) -> Result<(), StorageError> {
-        match self {
-            Self::Memory => Ok(()),
-            Self::Chroma(maintenance) => maintenance.prove(model, passages).await,
-        }
-    }
-
-    /// Whether the vector of the text with this digest is stored at Chroma.
-    pub(super) fn has(&self, digest: &Digested) -> bool {
-        match self {
-            Self::Memory => false,
-            Self::Chroma(maintenance) => maintenance.has(digest),
-        }
-    }
-
-    /// Stores new vectors. Returns those that belong into the documents.
-    pub(super) async fn put(
-        &mut self,
-        model: &dyn Embedding,
-        digests: &[Digested],
-        vectors: Vec<Vec<f32>>,
-    ) -> Result<Vec<Vec<f32>>, StorageError> {
-        match self {
-            Self::Memory => Ok(vectors),
-            Self::Chroma(maintenance) => {
-                maintenance.put(model, digests, vectors).await?;
-                Ok(vec![Vec::new(); digests.len()])
-            }
-        }
-    }
-
-    /// Prepares for searches after all documents of `vectors` are stored.
-    pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
-        match self {
-            Self::Memory => Ok(()),
-            Self::Chroma(maintenance) => maintenance.settle(vectors).await,
-        }
-    }
-
-    /// Deletes stored vectors that belong to no document of `vectors`.
-    pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
-        match self {
-            Self::Memory => Ok(()),
-            Self::Chroma(maintenance) => maintenance.forget(vectors).await,
-        }
-    }
-
-    /// Returns the access for searches. `None` if the vectors are in memory or not ready.
-    pub(super) fn stored_vectors(&self) -> Option<Arc<StoredVectors>> {
-        match self {
-            Self::Memory => None,
-            Self::Chroma(maintenance) => maintenance.stored_vectors(),
-        }
-    }
-
-    /// Whether `stored_vectors` is the current access.
-    pub(super) fn is_reached_by(&self, stored_vectors: Option<&Arc<StoredVectors>>) -> bool {
-        match (self.stored_vectors(), stored_vectors) {
-            (Some(own), Some(other)) => Arc::ptr_eq(&own, other),
-            (own, other) => own.is_none() && other.is_none(),
-        }
-    }
-
-    /// Whether searches may use the stored vectors.
-    pub(super) fn is_ready(&self) -> bool {
-        matches!(self, Self::Memory) || self.stored_vectors().is_some()
-    }
-
-    /// Whether searches have already logged `trouble`.
-    pub(super) fn is_told(&self, trouble: &StorageError) -> bool {
-        matches!((self, trouble), (Self::Chroma(maintenance), StorageError::Chroma(_)) if maintenance.is_outage())
-    }
-
-    /// Resolves when the storage should be checked although no document has changed. Cancel-safe.
-    pub(super) async fn is_due(&mut self) {
-        match self {
-            Self::Memory => std::future::pending().await,
-            Self::Chroma(maintenance) => maintenance.is_due().await,
-        }
-    }
-
-    /// Resolves when a failed operation may succeed now.
-    pub(super) async fn is_back(&mut self) {
-        match self {
-            Self::Memory => std::future::pending().await,
-            Self::Chroma(maintenance) => maintenance.is_back().await,
-        }
-    }
 }

@@ -27,11 +27,7 @@ async fn without_chroma_the_handbook_opens_and_vectors_come_when_it_is_there() {
 
 #[tokio::test]
 async fn chroma_that_fails_costs_meaning_and_no_search_and_is_left_alone() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    until(&fixture, |state| state.embedded.is_ready).await;
-    holds(&double, &texts(model.requested())).await;
+    let (double, model, fixture, _) = stored().await;
     double.fail(Some(Fault::Before(0)));
     for query in ["laptop", "leave", "escalation"] {
         let (ranking, hits) = search(&fixture, query).await;
@@ -47,10 +43,7 @@ async fn chroma_that_fails_costs_meaning_and_no_search_and_is_left_alone() {
 
 #[tokio::test]
 async fn chroma_that_does_not_answer_is_waited_for_no_longer_than_said() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    holds(&double, &texts(model.requested())).await;
+    let (double, _, fixture, _) = stored().await;
     double.mute(true);
     pause();
     let started = Instant::now();
@@ -64,10 +57,7 @@ async fn chroma_that_does_not_answer_is_waited_for_no_longer_than_said() {
 
 #[tokio::test]
 async fn changes_during_an_outage_of_chroma_are_applied_when_a_search_sees_it_back() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    let mut known = texts(model.requested());
+    let (double, _, fixture, mut known) = stored().await;
     double.fail(Some(Fault::Before(0)));
     fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
     walked().await;
@@ -108,10 +98,7 @@ async fn no_answer_of_chroma_fails_a_search_or_yields_a_wrong_hit() {
         ("/get", |answer: &mut Value| answer["embeddings"] = json!(null)),
         ("/get", nonsense),
     ] {
-        let (double, model) = (Double::start().await, Concepts::working());
-        let fixture = at(&double, &model).await;
-        ready(&fixture).await;
-        holds(&double, &texts(model.requested())).await;
+        let (double, _, fixture, _) = stored().await;
         double.tamper(Some(Tampering { at: at_path, with }));
         let (_, hits) = search(&fixture, "escalation").await;
         assert_eq!(hits[0], "engineering/on-call#escalation");
@@ -128,10 +115,7 @@ async fn no_answer_of_chroma_fails_a_search_or_yields_a_wrong_hit() {
 
 #[tokio::test]
 async fn a_list_of_nonsense_makes_all_be_written_again_and_never_ends_in_a_loop() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    holds(&double, &texts(model.requested())).await;
+    let (double, model, fixture, _) = stored().await;
     fixture.handbook.tasks.begin();
     let with: fn(&mut Value) = |answer| {
         if answer["embeddings"].is_null() {

@@ -56,25 +56,10 @@ impl IdPrefix {
 
     /// Returns the digest in `id`, or `None` if the id is of another model or program.
     pub(super) fn digest(&self, id: &str) -> Option<Digested> {
-        let digits = id.strip_prefix(&self.0)?.as_bytes();
-        let (pairs, rest) = digits.as_chunks::<2>();
-        let mut digest = Digested::default();
-        if !rest.is_empty() || pairs.len() != digest.len() {
-            return None;
-        }
-        for (byte, pair) in digest.iter_mut().zip(pairs) {
-            *byte = value(pair[0])? << 4 | value(pair[1])?;
-        }
-        Some(digest)
-    }
-}
-
-/// Returns the value of a digit as `hex` writes it, so that each digest has only one id.
-fn value(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+        let bytes = hex::decode(id.strip_prefix(&self.0)?).ok()?;
+        let digest = Digested::try_from(bytes).ok()?;
+        // Each digest has only one id, with small letters.
+        (self.id(&digest) == id).then_some(digest)
     }
 }
 

@@ -1,17 +1,18 @@
 //! Vectors that are at Chroma: what is there, and what a search makes of it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::super::super::fixture::*;
-use super::super::tests::{Concepts, DIMENSION, Mode, long_with, ready, search, shown_of_long};
+use super::super::tests::{Concepts, DIMENSION, Mode, embedded, long_with, ready, search, shown_of_long};
 use super::fixture::*;
-use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{ChromaClient, DatabaseAddress};
+use crate::embedding::Embedding;
 use crate::handbook::semantic::vector_cache::VectorCache;
 use crate::rest::Rest;
 use runtime::shutdown::Shutdown;
@@ -62,8 +63,7 @@ async fn hits_and_scores_equal_those_in_memory() {
     };
     let in_memory: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let fresh = open(fixture.folder.path(), 100).await.expect("it opens");
-    fixture.handbook =
-        fresh.with(Box::pin(async { Ok(in_memory) }), VectorCache::new(None, ""), VectorStorage::Memory);
+    fixture.handbook = fresh.with(Box::pin(async { Ok(in_memory) }), VectorCache::new(None, ""), None);
     let (one, two) = (ready(&fixture).await, ready(&other).await);
     assert!(one == two && one.passages > 1_000, "{one:?} {two:?}");
     for arguments in [
@@ -111,10 +111,7 @@ async fn nearest_passage_of_a_long_section_is_shown() {
 
 #[tokio::test]
 async fn after_a_restart_one_text_is_embedded_to_know_the_model_by() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let first = at(&double, &model).await;
-    ready(&first).await;
-    let before = texts(model.requested());
+    let (double, model, first, before) = stored().await;
     first.handbook.tasks.begin();
     let second = restarted(&first, &double, &model).await;
     ready(&second).await;
@@ -126,11 +123,7 @@ async fn after_a_restart_one_text_is_embedded_to_know_the_model_by() {
 
 #[tokio::test]
 async fn vectors_of_another_model_under_the_same_name_are_not_searched() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let first = at(&double, &model).await;
-    ready(&first).await;
-    let before = texts(model.requested());
-    holds(&double, &before).await;
+    let (double, model, first, before) = stored().await;
     first.handbook.tasks.begin();
     model.set(Mode::Mirrored);
     let second = restarted(&first, &double, &model).await;
@@ -140,17 +133,13 @@ async fn vectors_of_another_model_under_the_same_name_are_not_searched() {
     assert_eq!(search(&second, "laptop").await.0, "lexical");
     holds(&double, &before).await;
     model.set(Mode::Works);
-    eventually(|| second.handbook.figures().embedded.is_some_and(|embedded| embedded.is_ready)).await;
+    eventually(|| embedded(&second).is_ready).await;
     assert_eq!(search(&second, "vacation").await.0, "hybrid");
 }
 
 #[tokio::test]
 async fn a_folder_without_documents_deletes_nothing() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    let known = texts(model.requested());
-    holds(&double, &known).await;
+    let (double, model, fixture, known) = stored().await;
     for (name, _) in COMPANY {
         std::fs::remove_file(fixture.folder.path().join(name)).expect("removed");
     }
@@ -170,10 +159,7 @@ async fn a_folder_without_documents_deletes_nothing() {
 
 #[tokio::test]
 async fn a_change_writes_what_is_new_and_drops_what_is_of_no_document() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    let mut known = texts(model.requested());
+    let (double, model, fixture, mut known) = stored().await;
     fixture.write(
         "people/holidays.md",
         "# Holidays\nThirty days a year.\n\n## Pets\nA dog may come at night.\n",
@@ -197,11 +183,7 @@ async fn a_change_writes_what_is_new_and_drops_what_is_of_no_document() {
 
 #[tokio::test]
 async fn stale_entry_is_no_hit_and_is_removed_at_the_next_start() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    let known = texts(model.requested());
-    holds(&double, &known).await;
+    let (double, model, fixture, known) = stored().await;
     let stale = id("Vacation\nvacation vacation");
     let foreign = "somebody-elses".to_owned();
     let other_model = stale.replace(&stale[..8], "00000000");
@@ -220,11 +202,7 @@ async fn stale_entry_is_no_hit_and_is_removed_at_the_next_start() {
 
 #[tokio::test]
 async fn a_collection_that_is_deleted_is_made_anew_and_filled_again() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    let known = texts(model.requested());
-    holds(&double, &known).await;
+    let (double, _, fixture, known) = stored().await;
     double.drop_collection(NAME);
     let (ranking, hits) = search(&fixture, "laptop").await;
     assert!(ranking == "lexical" && !hits.is_empty());
@@ -236,11 +214,7 @@ async fn a_collection_that_is_deleted_is_made_anew_and_filled_again() {
 
 #[tokio::test]
 async fn records_that_somebody_deleted_are_written_again_when_it_is_looked() {
-    let (double, model) = (Double::start().await, Concepts::working());
-    let fixture = at(&double, &model).await;
-    ready(&fixture).await;
-    let known = texts(model.requested());
-    holds(&double, &known).await;
+    let (double, model, fixture, known) = stored().await;
     let (chroma, collection) = collection(&double).await;
     let lost = known.iter().find(|text| text.contains("Thirty")).expect("there");
     chroma.delete(collection, &[id(lost)]).await.expect("deleted");
