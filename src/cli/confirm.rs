@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use clap::Args;
 use settings::one_line;
 
-use super::EXIT_USAGE;
+use super::error::{CommandError, exit};
 use super::operate::screen::width_of;
 use super::operate::table::{Cell, Table};
 use super::visible::VisibleWriter;
 use crate::connect::own_file::ServersChange;
-use crate::connect::{self, FileChange, MovedSecrets, diff};
+use crate::connect::{FileChange, MovedSecrets, diff};
 
 /// Whether a command that changes files asks, and whether it writes.
 #[derive(Debug, Clone, Default, Args)]
@@ -36,29 +36,6 @@ pub(super) struct CommandStreams<'p> {
     pub(super) err: &'p mut dyn Write,
 }
 
-/// Why the command failed.
-#[derive(Debug)]
-pub(super) enum CommandError {
-    /// The arguments or a file are not usable.
-    Usage(String),
-    /// Nothing was written, for another reason.
-    Other(String),
-    /// Standard output or standard error is closed.
-    Closed,
-}
-
-impl From<io::Error> for CommandError {
-    fn from(_: io::Error) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<connect::Error> for CommandError {
-    fn from(error: connect::Error) -> Self {
-        Self::Usage(error.to_string())
-    }
-}
-
 impl CommandStreams<'_> {
     /// Prints a table as wide as the terminal.
     pub(super) fn table<const N: usize>(
@@ -73,15 +50,11 @@ impl CommandStreams<'_> {
 
     /// Says why the command failed, and returns the exit code.
     pub(super) fn end(&mut self, result: Result<(), CommandError>) -> ExitCode {
-        let (reason, code) = match result {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(CommandError::Closed) => return ExitCode::FAILURE,
-            Err(CommandError::Other(reason)) => (reason, ExitCode::FAILURE),
-            Err(CommandError::Usage(reason)) => (reason, EXIT_USAGE.into()),
-        };
-        // If standard error is closed, the exit code alone reports the failure.
-        let _ = writeln!(self.err, "{reason}");
-        code
+        match result {
+            // Nobody saw what was done, or what was to be agreed to.
+            Err(CommandError::Closed) => ExitCode::FAILURE,
+            result => exit(result, self.err),
+        }
     }
 
     /// Prints the difference of each file, and asks whether to write them. False if the command was only to show them.
@@ -126,14 +99,14 @@ impl CommandStreams<'_> {
         if yes || self.ask(question, false)? {
             Ok(())
         } else {
-            Err(CommandError::Other("nothing was written".into()))
+            Err(CommandError::Refused("nothing was written".into()))
         }
     }
 
     /// Asks a question. An empty answer is `default`.
     pub(super) fn ask(&mut self, question: &str, default: bool) -> Result<bool, CommandError> {
         let Some(input) = &mut self.input else {
-            return Err(CommandError::Other("nothing was written: without a terminal, add `--yes`".into()));
+            return Err(CommandError::Refused("nothing was written: without a terminal, add `--yes`".into()));
         };
         write!(self.err, "{question} {} ", if default { "[Y/n]" } else { "[y/N]" })?;
         self.err.flush()?;

@@ -14,9 +14,10 @@ use settings::{nearest, one_line};
 use url::Url;
 
 use super::ConfigFile;
-use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
+use super::confirm::{CommandStreams, WriteOptions, with_streams};
+use super::error::CommandError;
 use super::warm::OFFER;
-use crate::config::{Config, Listener};
+use crate::config::Config;
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, ClientFile, FileChange, Gateway, MovedSecrets, Registry, State, inherited};
 use upstream::config::server_name;
@@ -276,23 +277,15 @@ fn named_url(environment: &Lookup<'_>) -> Result<Option<Url>, CommandError> {
     endpoint(&url).map(Some).map_err(|reason| CommandError::Usage(format!("SWITCHYARD_URL: {reason}")))
 }
 
-/// The URL of the listener: `SWITCHYARD_LISTEN`, else the one in the configuration file. If that cannot be read,
-/// the default.
+/// The MCP endpoint of the gateway of a configuration file. If the file cannot be read, it has the default address.
 pub(super) fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
-    let listener = Config::load_listener(config, environment).unwrap_or_default();
-    let listen = environment("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
-    listener_url(Listener { address: listen.unwrap_or(listener.address), ..listener })
+    mcp_of(Config::load_listener(config, environment).unwrap_or_default().url(environment))
 }
 
-/// The URL of a listener, from this machine.
-pub(super) fn listener_url(Listener { mut address, has_tls }: Listener) -> Url {
-    if address.ip().is_unspecified() {
-        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
-    }
-    let scheme = if has_tls { "https" } else { "http" };
-    let parse = |text: &str| Url::parse(text).ok();
-    parse(&format!("{scheme}://{address}/mcp"))
-        .unwrap_or_else(|| unreachable!("an address and a port make a URL"))
+/// The MCP endpoint of the gateway at `url`.
+pub(super) fn mcp_of(mut url: Url) -> Url {
+    url.set_path(&format!("{}/mcp", url.path().trim_end_matches('/')));
+    url
 }
 
 fn endpoint(text: &str) -> Result<Url, String> {

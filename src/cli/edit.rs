@@ -15,8 +15,9 @@ use clap::Args;
 use settings::expand::Lookup;
 use settings::one_line;
 
-use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
+use super::confirm::{CommandStreams, WriteOptions, with_streams};
 use super::connect::configured_url;
+use super::error::CommandError;
 use super::remote::{Remote, block_on};
 use super::{ConfigFile, warm};
 use crate::config::import::MAX_JSON;
@@ -128,7 +129,7 @@ fn add(
     streams.report_notes(&addition, "not added")?;
     if addition.change.is_empty() {
         if !addition.refused.is_empty() {
-            return Err(CommandError::Other("nothing was added".into()));
+            return Err(CommandError::Refused("nothing was added".into()));
         }
         writeln!(streams.err, "{}: it has all of this already", path.display())?;
         return Ok(());

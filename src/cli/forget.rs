@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 use http::Method;
 
-use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit, not_a_gateway};
+use super::error::{CommandError, exit};
+use super::remote::{Remote, RunningGateway, block_on, not_a_gateway};
 use super::visible;
 
 pub(super) const HELP: &str = "\
@@ -43,7 +44,7 @@ pub(super) fn run(arguments: &Forget) -> ExitCode {
         match block_on(remote.rest(Method::POST, &path, &[])) {
             Ok(server) if server.get("name").is_none() => Err(not_a_gateway().of(&remote)),
             Ok(_) => Ok("forgotten; the gateway reads it again".to_owned()),
-            Err(RemoteError::Unreachable { .. } | RemoteError::Foreign { .. })
+            Err(CommandError::Unreachable { .. } | CommandError::Foreign { .. })
                 if arguments.running.url.is_none() =>
             {
                 forget_here(arguments)
@@ -57,12 +58,12 @@ pub(super) fn run(arguments: &Forget) -> ExitCode {
     exit(written, &mut err)
 }
 
-fn forget_here(arguments: &Forget) -> Result<String, RemoteError> {
+fn forget_here(arguments: &Forget) -> Result<String, CommandError> {
     let file = &arguments.running.file;
-    let config = file.load().map_err(|error| RemoteError::Usage(error.to_string()))?.manager;
+    let config = file.load()?.manager;
     if !config.names().iter().any(|name| **name == *arguments.server) {
         let reason = format!("{} has no server {:?}", file.config.display(), arguments.server);
-        return Err(RemoteError::Usage(reason));
+        return Err(CommandError::Usage(reason));
     }
     let Some(folder) = config.remembered else {
         return Ok("nothing is remembered, because no state folder is known".into());
@@ -70,6 +71,6 @@ fn forget_here(arguments: &Forget) -> Result<String, RemoteError> {
     match folder.forget(&arguments.server) {
         Ok(true) => Ok("forgotten; no gateway runs, so it is read at the next start".into()),
         Ok(false) => Ok("nothing was remembered".into()),
-        Err(error) => Err(RemoteError::Refused(format!("the remembered offer cannot be removed: {error}"))),
+        Err(error) => Err(CommandError::Refused(format!("the remembered offer cannot be removed: {error}"))),
     }
 }

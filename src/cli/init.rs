@@ -4,6 +4,7 @@
 //!
 //! Not here: what is written (`crate::connect::own_file`).
 
+use std::env::VarError;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,8 +12,9 @@ use settings::expand::Lookup;
 use settings::one_line;
 use url::Url;
 
-use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
-use super::connect::{listener_url, this_host, unknown};
+use super::confirm::{CommandStreams, WriteOptions, with_streams};
+use super::connect::{mcp_of, this_host, unknown};
+use super::error::CommandError;
 use super::warm::OFFER;
 use super::{ConfigFile, schema};
 use crate::config::Listener;
@@ -105,7 +107,7 @@ fn offers(
         return Err(unknown(id));
     }
     // A first file has the default listener.
-    let gateway = listener_url(Listener::default());
+    let gateway = mcp_of(Listener::default().url(&|_| Err(VarError::NotPresent)));
     let mut chosen = Vec::new();
     let mut absent: Vec<&String> = arguments.import.iter().collect();
     for found in connect::installed(host) {

@@ -10,7 +10,8 @@ use settings::expand::Lookup;
 use settings::nearest;
 
 use super::config_file::LoadedFile;
-use super::confirm::{CommandError, CommandStreams};
+use super::confirm::CommandStreams;
+use super::error::CommandError;
 use super::{ConfigFile, Key};
 use crate::config::Config;
 use auth::vault::Vault;
@@ -37,8 +38,7 @@ pub(super) fn run(
         Key::Add { name, role, expires, view, file } => {
             let (keys, store) = keys_of(file, environment)?;
             refuse_listed(&keys, name, file)?;
-            let added = store.add(name, *role, expires.as_deref(), view.as_deref());
-            let key = added.map_err(|error| failed(&error))?;
+            let key = store.add(name, *role, expires.as_deref(), view.as_deref())?;
             writeln!(streams.out, "{}", key.expose_secret())?;
             streams.out.flush()?;
             if let Some(missing) = view.as_deref().and_then(|view| no_view(view, file, environment)) {
@@ -54,7 +54,7 @@ pub(super) fn run(
         Key::Revoke { name, file } => {
             let (keys, store) = keys_of(file, environment)?;
             refuse_listed(&keys, name, file)?;
-            store.revoke(name).map_err(|error| failed(&error))?;
+            store.revoke(name)?;
             forget_principal(name, file, environment, streams.err)?;
             Ok(writeln!(
                 streams.err,
@@ -84,14 +84,9 @@ fn forget_principal(
     Ok(())
 }
 
-fn failed(error: &auth::Error) -> CommandError {
-    CommandError::Other(error.to_string())
-}
-
 /// The keys of the configuration, and the file with further ones.
 fn keys_of(file: &ConfigFile, environment: &Lookup<'_>) -> Result<(ApiKeyList, KeyFile), CommandError> {
-    let keys = Config::load_keys(&file.config, environment)
-        .map_err(|error| CommandError::Usage(error.to_string()))?;
+    let keys = Config::load_keys(&file.config, environment)?;
     let path = file.config.display();
     match keys {
         Some(keys) => match keys.file.clone() {
@@ -125,7 +120,7 @@ fn refuse_listed(keys: &ApiKeyList, name: &str, file: &ConfigFile) -> Result<(),
     if keys.listed.iter().any(|key| key.id == name) {
         let path = file.config.display();
         let reason = "is one of `api_keys`: change it there, then run `switchyard reload`";
-        return Err(CommandError::Other(format!("{path}: the key `{name}` {reason}")));
+        return Err(CommandError::Refused(format!("{path}: the key `{name}` {reason}")));
     }
     Ok(())
 }
@@ -143,7 +138,7 @@ fn list(
         let view = or_dash(view.map(|view| view.to_string()));
         [id, role.to_string(), view, or_dash(None), or_dash(expires), path.clone()]
     });
-    let stored = store.list().map_err(|error| failed(&error))?.into_iter();
+    let stored = store.list()?.into_iter();
     let stored = stored.map(|key| {
         let [view, added, expires] = [key.view, key.added, key.expires].map(or_dash);
         [key.id, key.role, view, added, expires, own.clone()]

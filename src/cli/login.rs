@@ -21,7 +21,8 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
+use super::error::{CommandError, exit};
+use super::remote::{Remote, RunningGateway, block_on};
 use super::{browser, visible};
 use gateway::login_links::LIFETIME;
 
@@ -128,7 +129,7 @@ async fn log_in(
     running: &RunningGateway,
     server: &str,
     terminal: &mut LoginTerminal<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let remote = Remote::of(running)?;
     log_in_at(&remote, server, terminal).await.map_err(|error| error.of(&remote))
 }
@@ -137,7 +138,7 @@ async fn log_in_at(
     remote: &Remote,
     server: &str,
     terminal: &mut LoginTerminal<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let before: LoginView = remote.login(Method::GET, server).await?;
     if before.is_logged_in() {
         let line = before.line();
@@ -147,7 +148,7 @@ async fn log_in_at(
     let link: Link = remote.login(Method::POST, server).await?;
     let url = Url::parse(&link.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url =
-        url.ok_or_else(|| RemoteError::Refused("the gateway gave a link that is no web address".into()))?;
+        url.ok_or_else(|| CommandError::Refused("the gateway gave a link that is no web address".into()))?;
     say(terminal.out, url.as_str())?;
     let is_open = (terminal.open)(&url);
     let place =
@@ -162,7 +163,7 @@ async fn finished(
     remote: &Remote,
     server: &str,
     before: Option<&FailureView>,
-) -> Result<LoginView, RemoteError> {
+) -> Result<LoginView, CommandError> {
     let (started, mut failed) = (Instant::now(), 0);
     while started.elapsed() < LIFETIME {
         sleep(LOOK_EVERY).await;
@@ -170,19 +171,19 @@ async fn finished(
             Ok(shown) if shown.is_logged_in() => return Ok(shown),
             Ok(LoginView { failure: Some(failure), .. }) if Some(&failure) != before => {
                 let reason = visible::line(&failure.reason);
-                return Err(RemoteError::Refused(format!("the login to {server} failed: {reason}")));
+                return Err(CommandError::Refused(format!("the login to {server} failed: {reason}")));
             }
             Ok(_) => failed = 0,
-            Err(RemoteError::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
+            Err(CommandError::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
             Err(error) => return Err(error),
         }
     }
-    Err(RemoteError::Refused(format!(
+    Err(CommandError::Refused(format!(
         "nobody has logged in to {server} within ten minutes; begin again for a new link"
     )))
 }
 
-async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) -> Result<(), RemoteError> {
+async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) -> Result<(), CommandError> {
     let remote = Remote::of(running)?;
     let ended = remote.login::<LoginView>(Method::DELETE, server).await;
     ended.map_err(|error| error.of(&remote))?;
@@ -190,9 +191,9 @@ async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) ->
 }
 
 /// Writes a line, so that the user sees it at once.
-fn say(out: &mut dyn Write, text: &str) -> Result<(), RemoteError> {
-    let written = writeln!(out, "{}", visible::line(text)).and_then(|()| out.flush());
-    written.map_err(|error| RemoteError::Refused(error.to_string()))
+fn say(out: &mut dyn Write, text: &str) -> Result<(), CommandError> {
+    writeln!(out, "{}", visible::line(text))?;
+    Ok(out.flush()?)
 }
 
 #[cfg(test)]

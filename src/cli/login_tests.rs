@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use secrecy::SecretString;
 use testkit::scripted::{ReceivedRequest, Step, TestServer, json};
 
-use super::super::remote::{EXIT_DENIED, EXIT_UNREACHABLE};
+use super::super::error::{EXIT_DENIED, EXIT_UNREACHABLE};
 use super::super::{ConfigFile, EXIT_USAGE};
 use super::*;
 
@@ -24,7 +24,7 @@ fn running(server: &TestServer) -> RunningGateway {
 }
 
 /// Runs `login` and returns its end, its output, and the opened pages.
-async fn logged_in(server: &TestServer) -> (Result<(), RemoteError>, String, Vec<String>) {
+async fn logged_in(server: &TestServer) -> (Result<(), CommandError>, String, Vec<String>) {
     let (mut out, mut err, opened) = (Vec::new(), Vec::new(), RefCell::new(Vec::new()));
     let open = |url: &Url| {
         opened.borrow_mut().push(url.to_string());

@@ -14,6 +14,7 @@ pub(crate) mod connect;
 mod connect_check;
 pub(crate) mod doctor;
 pub(crate) mod edit;
+mod error;
 mod forget;
 pub(crate) mod import;
 mod inherited_sockets;
@@ -367,22 +368,11 @@ pub fn run() -> ExitCode {
         Command::Pages(command) => pages::run(&command),
         Command::Login(arguments) => login::run(&arguments),
         Command::Logout(arguments) => login::end(&arguments),
-        Command::Secret(command) => secret::run_here(&command),
-        Command::Token(token) => print_token(token, &mut io::stdout().lock(), &mut io::stderr().lock()),
+        Command::Secret(command) => {
+            confirm::with_streams(|streams| secret::run(&command, &environment, streams))
+        }
+        Command::Token(token) => confirm::with_streams(|streams| token::run(&token, streams.out)),
     }
-}
-
-fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
-    let Token { file, sub: subject, role, ttl: lifetime, private_key, kid } = token;
-    let request = token::TokenRequest { subject, role, lifetime, private_key, kid };
-    let (code, reason) = match file.load().map(|config| token::run(&config.server.auth, &request, out)) {
-        Ok(Ok(())) => return ExitCode::SUCCESS,
-        Ok(Err(error)) => (ExitCode::FAILURE, error.to_string()),
-        Err(error) => (EXIT_USAGE.into(), error.to_string()),
-    };
-    // If standard error is closed, the exit code alone reports the failure.
-    let _ = writeln!(err, "{reason}");
-    code
 }
 
 fn environment(name: &str) -> Result<String, std::env::VarError> {

@@ -3,15 +3,10 @@
 //! Invariants: the credential is sent to that URL only, and no error shows it. The URL comes from the command line, the
 //! environment, or the listen address of the configuration file.
 //!
-//! Exit codes: 1 refused or failed, 2 arguments or configuration, 3 no gateway answered, 4 the gateway refused the
-//! credential or its role.
-//!
 //! Not here: what a command asks (`login`, `operate`).
 
 use std::borrow::Cow;
-use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -19,7 +14,8 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use url::Url;
 
-use super::{ConfigFile, EXIT_USAGE, visible};
+use super::error::CommandError;
+use super::{ConfigFile, visible};
 use crate::config::{Config, Listener};
 use json::Raw;
 use net::http::{
@@ -31,10 +27,6 @@ use runtime::worker;
 /// Lists of a gateway with thousands of tools are large, and a reconnection takes time.
 pub(super) const LIMITS: ResponseLimits =
     ResponseLimits { bytes: 64 * 1024 * 1024, time: Duration::from_mins(1) };
-/// No gateway answered.
-pub(super) const EXIT_UNREACHABLE: u8 = 3;
-/// The gateway refused the credential.
-pub(super) const EXIT_DENIED: u8 = 4;
 /// The file that is read unless another one is named.
 pub(super) const DEFAULT_FILE: &str = "mcp_servers.yaml";
 
@@ -52,55 +44,7 @@ pub(crate) struct RunningGateway {
     pub key: Option<SecretString>,
 }
 
-/// Why a request did not get what it asked for.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RemoteError {
-    /// The configuration file gives no URL.
-    #[error("{0}\nname the running gateway with --url or SWITCHYARD_URL instead")]
-    Configuration(String),
-    /// The arguments do not fit together, or not to the gateway.
-    #[error("{0}")]
-    Usage(String),
-    /// The reader of standard output has gone, as with `head`.
-    #[error("standard output is closed")]
-    Closed,
-    /// No gateway answered.
-    #[error("cannot reach the gateway at {url}: {reason}; is it running? name another one with --url")]
-    Unreachable {
-        /// The URL, without its path.
-        url: String,
-        /// The error of the connection.
-        reason: String,
-    },
-    /// Another program answered.
-    #[error(
-        "no Switchyard answers{}, another program does ({answer}); name the gateway with --url, or run `switchyard \
-         doctor` to see which program it is", at(.url)
-    )]
-    Foreign {
-        /// The URL, without its path. Empty where it is not known yet.
-        url: String,
-        /// The difference between its answer and that of a gateway.
-        answer: String,
-    },
-    /// The gateway refused the credential, or its role does not suffice.
-    #[error("{reason}; give a credential in SWITCHYARD_KEY, such as a key of `switchyard key add {needed}`")]
-    Denied {
-        /// The words of the gateway.
-        reason: String,
-        /// The arguments of the command that makes a key which suffices.
-        needed: &'static str,
-    },
-    /// Another refusal or failure, in the words of the gateway.
-    #[error("{0}")]
-    Refused(String),
-}
-
-fn at(url: &str) -> String {
-    if url.is_empty() { String::new() } else { format!(" at {url}") }
-}
-
-impl RemoteError {
+impl CommandError {
     /// Adds the URL of `remote`, if another program answered there.
     pub(super) fn of(self, remote: &Remote) -> Self {
         match self {
@@ -110,35 +54,10 @@ impl RemoteError {
     }
 }
 
-impl From<io::Error> for RemoteError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Refused(format!("cannot write the result: {error}")),
-        }
-    }
-}
-
 /// Runs `work` on a runtime of its own.
-pub(super) fn block_on<T>(work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
-    let runtime = worker::runtime().map_err(|error| RemoteError::Refused(error.to_string()))?;
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    let runtime = worker::runtime().map_err(|error| CommandError::Refused(error.to_string()))?;
     runtime.block_on(work)
-}
-
-/// Tells why a command failed, and returns its exit code.
-pub(super) fn exit(ended: Result<(), RemoteError>, err: &mut dyn Write) -> ExitCode {
-    let Err(failed) = ended else { return ExitCode::SUCCESS };
-    if failed == RemoteError::Closed {
-        return ExitCode::SUCCESS;
-    }
-    // If standard error is closed, the exit code alone reports the failure.
-    let _ = writeln!(err, "{}", visible::lines(&failed.to_string()));
-    match failed {
-        RemoteError::Configuration(_) | RemoteError::Usage(_) => EXIT_USAGE.into(),
-        RemoteError::Unreachable { .. } | RemoteError::Foreign { .. } => EXIT_UNREACHABLE.into(),
-        RemoteError::Denied { .. } => EXIT_DENIED.into(),
-        RemoteError::Refused(_) | RemoteError::Closed => ExitCode::FAILURE,
-    }
 }
 
 /// A problem document of the gateway.
@@ -158,7 +77,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn of(running: &RunningGateway) -> Result<Self, RemoteError> {
+    pub(super) fn of(running: &RunningGateway) -> Result<Self, CommandError> {
         let url = match &running.url {
             Some(url) => url.clone(),
             None => configured(&running.file)?,
@@ -167,9 +86,9 @@ impl Remote {
     }
 
     /// The gateway at `url`, without a credential.
-    pub(super) fn at(url: Url) -> Result<Self, RemoteError> {
+    pub(super) fn at(url: Url) -> Result<Self, CommandError> {
         let client = Client::new(&url, (DialPolicy::Anywhere, &Network::default()), 1, &Shutdown::new());
-        let client = client.map_err(|error| RemoteError::Refused(error.to_string()))?;
+        let client = client.map_err(|error| CommandError::Refused(error.to_string()))?;
         Ok(Self { client, url, key: None })
     }
 
@@ -183,7 +102,7 @@ impl Remote {
         &self,
         method: Method,
         server: &str,
-    ) -> Result<T, RemoteError> {
+    ) -> Result<T, CommandError> {
         let answer = self.rest(method, &["servers", server, "login"], &[]).await?;
         answer.read().map_err(|_| not_a_gateway())
     }
@@ -194,13 +113,13 @@ impl Remote {
         method: Method,
         path: &[&str],
         query: &[(&str, &str)],
-    ) -> Result<Raw, RemoteError> {
+    ) -> Result<Raw, CommandError> {
         let request = self.request(method, &[&["api", "v1", "mcp"], path].concat()).query(query);
         Raw::parse(&self.whole(request).await?.body).map_err(|_| not_a_gateway())
     }
 
     /// Sends a request and returns its whole answer, which has the status 200.
-    pub(super) async fn whole(&self, request: RequestBuilder) -> Result<WholeResponse, RemoteError> {
+    pub(super) async fn whole(&self, request: RequestBuilder) -> Result<WholeResponse, CommandError> {
         let response = self.client.fetch(request, LIMITS).await.map_err(|error| self.lost(&error))?;
         if response.status == StatusCode::OK { Ok(response) } else { Err(refused(&response)) }
     }
@@ -211,7 +130,7 @@ impl Remote {
         method: Method,
         path: &[&str],
         limits: ResponseLimits,
-    ) -> Result<WholeResponse, RemoteError> {
+    ) -> Result<WholeResponse, CommandError> {
         let request = RequestBuilder::new(method, self.url.clone()).below(path);
         self.client.fetch(request, limits).await.map_err(|error| self.lost(&error))
     }
@@ -220,7 +139,7 @@ impl Remote {
     pub(super) async fn identify(
         &self,
         limits: ResponseLimits,
-    ) -> Result<Option<Option<String>>, RemoteError> {
+    ) -> Result<Option<Option<String>>, CommandError> {
         let health = self.without_key(Method::GET, &["health"], limits).await?;
         let Ok(body) = Raw::parse(&health.body) else { return Ok(None) };
         let version = body.text("version").map(Cow::into_owned);
@@ -240,45 +159,45 @@ impl Remote {
     }
 
     /// Sends a request whose answer is read while it arrives.
-    pub(super) async fn open(&self, request: RequestBuilder) -> Result<Response, RemoteError> {
+    pub(super) async fn open(&self, request: RequestBuilder) -> Result<Response, CommandError> {
         self.client.request(request).await.map_err(|error| self.lost(&error))
     }
 
     /// Returns the failure for a request without a whole answer.
-    pub(super) fn lost(&self, error: &client::Error) -> RemoteError {
+    pub(super) fn lost(&self, error: &client::Error) -> CommandError {
         match error {
-            client::Error::Unwritable { .. } => RemoteError::Usage(error.to_string()),
+            client::Error::Unwritable { .. } => CommandError::Usage(error.to_string()),
             client::Error::TooLarge { .. }
             | client::Error::MemoryExhausted
-            | client::Error::Malformed { .. } => RemoteError::Refused(error.to_string()),
+            | client::Error::Malformed { .. } => CommandError::Refused(error.to_string()),
             // hyper's words for bytes that are not HTTP.
             client::Error::Lost { reason } if reason.contains("invalid HTTP") => {
-                RemoteError::Foreign { url: self.origin(), answer: "it does not speak HTTP".into() }
+                CommandError::Foreign { url: self.origin(), answer: "it does not speak HTTP".into() }
             }
-            _ => RemoteError::Unreachable { url: self.origin(), reason: error.to_string() },
+            _ => CommandError::Unreachable { url: self.origin(), reason: error.to_string() },
         }
     }
 }
 
 /// Returns the failure for an answer that no gateway writes.
-pub(super) fn not_a_gateway() -> RemoteError {
-    RemoteError::Foreign { url: String::new(), answer: "its answer is not that of a gateway".into() }
+pub(super) fn not_a_gateway() -> CommandError {
+    CommandError::Foreign { url: String::new(), answer: "its answer is not that of a gateway".into() }
 }
 
 /// Returns the failure for an answer with `status` that no gateway writes.
-pub(super) fn not_of_a_gateway(status: StatusCode) -> RemoteError {
+pub(super) fn not_of_a_gateway(status: StatusCode) -> CommandError {
     if status.is_success() {
         return not_a_gateway();
     }
-    RemoteError::Foreign { url: String::new(), answer: format!("status {status}") }
+    CommandError::Foreign { url: String::new(), answer: format!("status {status}") }
 }
 
 /// Returns the failure for an answer with a problem document.
-pub(super) fn refused(response: &WholeResponse) -> RemoteError {
+pub(super) fn refused(response: &WholeResponse) -> CommandError {
     of_status(response.status, &response.json().unwrap_or_default())
 }
 
-fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> RemoteError {
+fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> CommandError {
     // Each refusal of a gateway says why.
     if detail.is_empty() {
         return not_of_a_gateway(status);
@@ -287,30 +206,26 @@ fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> RemoteEr
 }
 
 /// Returns the failure for a refusal with `status`. Its texts may come from a server.
-pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> RemoteError {
+pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> CommandError {
     let hint = if hint.is_empty() || detail.contains(hint) { String::new() } else { format!(" ({hint})") };
     let text = visible::line(&format!("{detail}{hint}"));
     match status {
-        StatusCode::UNAUTHORIZED => RemoteError::Denied { reason: text, needed: "NAME" },
-        StatusCode::FORBIDDEN => RemoteError::Denied { reason: text, needed: "NAME --role ROLE" },
-        _ => RemoteError::Refused(text),
+        StatusCode::UNAUTHORIZED => CommandError::Denied { reason: text, needed: "NAME" },
+        StatusCode::FORBIDDEN => CommandError::Denied { reason: text, needed: "NAME --role ROLE" },
+        _ => CommandError::Refused(text),
     }
 }
 
 /// Returns the URL at which the gateway of `file` listens, unless `SWITCHYARD_LISTEN` names another address as for `serve`.
 /// Without a file, that is the default of a gateway. Nothing else in the file matters.
-fn configured(file: &ConfigFile) -> Result<Url, RemoteError> {
+fn configured(file: &ConfigFile) -> Result<Url, CommandError> {
     let listener = if file.config == Path::new(DEFAULT_FILE) && !file.config.exists() {
         Listener::default()
     } else {
         let read = Config::load_listener(&file.config, &super::environment);
-        read.map_err(|error| RemoteError::Configuration(error.to_string()))?
+        read.map_err(|error| CommandError::Configuration(error.to_string()))?
     };
-    let listen = std::env::var("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
-    let address = downstream::config::reachable(listen.unwrap_or(listener.address));
-    let scheme = if listener.has_tls { "https" } else { "http" };
-    Url::parse(&format!("{scheme}://{address}/"))
-        .map_err(|error| RemoteError::Configuration(error.to_string()))
+    Ok(listener.url(&super::environment))
 }
 
 /// Parses `--url`.
@@ -333,12 +248,12 @@ mod tests {
     fn a_refusal_is_told_in_the_words_of_the_gateway_and_without_control_characters() {
         let problem = Problem { detail: "no\u{1b}[31m way".into(), hint: "turn back".into() };
         let failed = of_status(StatusCode::CONFLICT, &problem);
-        assert_eq!(failed, RemoteError::Refused(r"no\u{1b}[31m way (turn back)".into()));
+        assert_eq!(failed, CommandError::Refused(r"no\u{1b}[31m way (turn back)".into()));
         let detail = "no tool \"a\"; did you mean \"b\"?; not reached yet: c";
         let once = of_text(StatusCode::NOT_FOUND, detail, "did you mean \"b\"?");
-        assert_eq!(once, RemoteError::Refused(detail.into()));
+        assert_eq!(once, CommandError::Refused(detail.into()));
         let foreign = of_status(StatusCode::FORBIDDEN, &Problem::default());
-        assert!(matches!(foreign, RemoteError::Foreign { answer, .. } if answer.contains("403")));
+        assert!(matches!(foreign, CommandError::Foreign { answer, .. } if answer.contains("403")));
         for text in ["", "gw", "ftp://gw", "http://", "http://gw/?a=b", "http://gw/#a"] {
             assert!(parse_url(text).is_err(), "{text}");
         }

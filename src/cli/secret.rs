@@ -3,18 +3,18 @@
 //! Invariants: a value comes from the terminal or from standard input, never from an argument, which other users of the
 //! machine could read. No command prints a value.
 
-use std::io::{self, IsTerminal, Read, Write};
-use std::process::ExitCode;
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use secrecy::zeroize::Zeroizing;
 
-use super::operate::table::{Cell, Table};
-use super::{ConfigFile, EXIT_USAGE, Secret, environment, terminal};
-use crate::config::{self, Config};
+use super::confirm::CommandStreams;
+use super::error::CommandError;
+use super::{ConfigFile, Secret, terminal};
+use crate::config::Config;
 use auth::Principal;
 use auth::vault::{
-    self, Entry, EntryCounts, EntryKind, MAX_OWNER_BYTES, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name,
+    Entry, EntryCounts, EntryKind, MAX_OWNER_BYTES, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name,
 };
 use settings::expand::Lookup;
 use upstream::config::is_sendable;
@@ -33,62 +33,13 @@ Examples:
 In the configuration file, `${secret:GITHUB_TOKEN}` is the value. A running gateway uses a new value after a reload. The
 value of a principal is used by its next call.";
 
-/// Why the command did not do its work.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The configuration file is not valid.
-    #[error(transparent)]
-    Config(#[from] config::Error),
-    /// The vault cannot be used.
-    #[error(transparent)]
-    Vault(#[from] vault::Error),
-    /// The value cannot be read.
-    #[error("the value cannot be read: {0}")]
-    Read(#[source] io::Error),
-    /// The value cannot be a secret.
-    #[error("{0}; nothing was changed")]
-    Value(&'static str),
-    /// There is no such secret.
-    #[error("the vault {path} has no secret {name}; `switchyard secret list` prints all names")]
-    Unknown {
-        /// The vault.
-        path: String,
-        /// The name, and whose it is.
-        name: String,
-    },
-    /// Standard output is closed.
-    #[error(transparent)]
-    Write(#[from] io::Error),
-}
-
-/// The outside of the command.
-pub(crate) struct SecretStreams<'s> {
-    /// Reads the value of `set`.
-    pub value: &'s mut dyn FnMut() -> io::Result<Zeroizing<Vec<u8>>>,
-    /// The result.
-    pub out: &'s mut dyn Write,
-    /// Problems.
-    pub err: &'s mut dyn Write,
-}
-
-/// Runs the command with the streams of this process.
-pub(super) fn run_here(command: &Secret) -> ExitCode {
-    let input = io::stdin();
-    let mut value = || {
-        if input.is_terminal() {
-            terminal::read_hidden(&input, "Value (not shown): ")
-        } else {
-            read_all(&mut input.lock())
-        }
-    };
-    let (mut out, mut err) = (io::stdout(), io::stderr());
-    let mut streams = SecretStreams { value: &mut value, out: &mut out, err: &mut err };
-    run(command, &environment, &mut streams)
-}
-
-/// Runs the command and returns its exit code.
-pub(crate) fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut SecretStreams<'_>) -> ExitCode {
-    let done = match command {
+/// Runs the command.
+pub(super) fn run(
+    command: &Secret,
+    environment: &Lookup<'_>,
+    streams: &mut CommandStreams<'_>,
+) -> Result<(), CommandError> {
+    match command {
         Secret::Set { name, principal, file } => {
             set(&entry(name, principal.as_deref()), file, environment, streams)
         }
@@ -96,13 +47,6 @@ pub(crate) fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut Secr
         Secret::Remove { name, principal, file } => {
             remove((name.as_deref(), principal.as_deref()), file, environment, streams.out)
         }
-    };
-    let Err(error) = done else { return ExitCode::SUCCESS };
-    // If standard error is closed, the exit code alone reports the failure.
-    let _ = writeln!(streams.err, "{error}");
-    match error {
-        Error::Config(_) => ExitCode::from(EXIT_USAGE),
-        _ => ExitCode::FAILURE,
     }
 }
 
@@ -129,20 +73,28 @@ fn set(
     entry: &Entry,
     file: &ConfigFile,
     environment: &Lookup<'_>,
-    streams: &mut SecretStreams<'_>,
-) -> Result<(), Error> {
+    streams: &mut CommandStreams<'_>,
+) -> Result<(), CommandError> {
     // Before the value is asked for, so that nobody types it for nothing.
     let vault = open(file, environment)?;
-    let mut value = (streams.value)().map_err(Error::Read)?;
+    let read = match &mut streams.input {
+        Some(terminal) => terminal::read_hidden(*terminal, "Value (not shown): "),
+        None => read_all(&mut io::stdin().lock()),
+    };
+    let failed = |error| CommandError::Refused(format!("the value cannot be read: {error}"));
+    let mut value = read.map_err(failed)?;
     without_line_end(&mut value);
-    if value.is_empty() {
-        return Err(Error::Value("the value is empty"));
-    }
-    if std::str::from_utf8(&value).is_err() {
-        return Err(Error::Value("the value is not UTF-8"));
-    }
-    if entry.is_secret_of_principal() && !std::str::from_utf8(&value).is_ok_and(is_sendable) {
-        return Err(Error::Value("the value is not one line of ASCII characters, so no header can have it"));
+    let text = std::str::from_utf8(&value);
+    let mistake = match text {
+        Ok("") => Some("is empty"),
+        Err(_) => Some("is not UTF-8"),
+        Ok(text) if entry.is_secret_of_principal() && !is_sendable(text) => {
+            Some("is not one line of ASCII characters, so no header can have it")
+        }
+        Ok(_) => None,
+    };
+    if let Some(mistake) = mistake {
+        return Err(CommandError::Refused(format!("the value {mistake}; nothing was changed")));
     }
     vault.put_blocking(entry, &value)?;
     let used = if entry.is_secret_of_principal() {
@@ -165,8 +117,8 @@ fn list(
     principal: Option<&str>,
     file: &ConfigFile,
     environment: &Lookup<'_>,
-    streams: &mut SecretStreams<'_>,
-) -> Result<(), Error> {
+    streams: &mut CommandStreams<'_>,
+) -> Result<(), CommandError> {
     let vault = open(file, environment)?;
     let (entries, damaged) = vault.list()?;
     let is_listed = |entry: &Entry| {
@@ -178,9 +130,7 @@ fn list(
     };
     let mut rows: Vec<_> = secrets.map(row).collect();
     rows.sort();
-    let mut table = Table::new(&["NAME", "FOR", "SET"]);
-    table.rows.extend(rows.iter().map(|row| row.iter().map(|cell| Cell::new(cell)).collect()));
-    table.write(None, false, streams.out)?;
+    streams.table(&["NAME", "FOR", "SET"], rows.into_iter())?;
     if damaged > 0 {
         let path = vault.path().display();
         writeln!(streams.err, "warning: {damaged} entries of the vault {path} are damaged; set them again")?;
@@ -193,24 +143,31 @@ fn remove(
     file: &ConfigFile,
     environment: &Lookup<'_>,
     out: &mut dyn Write,
-) -> Result<(), Error> {
+) -> Result<(), CommandError> {
     let vault = open(file, environment)?;
     let path = vault.path().display().to_string();
     if let (None, Some(principal)) = (name, principal) {
         let removed = vault.remove_all_of_blocking(principal)?;
         if removed == EntryCounts::default() {
-            return Err(Error::Unknown { path, name: format!("of {principal}") });
+            return Err(unknown(&path, &format!("of {principal}")));
         }
         return Ok(writeln!(out, "{removed} of {principal} removed from {path}")?);
     }
     let entry = entry(name.unwrap_or_default(), principal);
     if !vault.remove_blocking(&entry)? {
-        return Err(Error::Unknown { path, name: format!("`{}`", named(&entry)) });
+        return Err(unknown(&path, &format!("`{}`", named(&entry))));
     }
     Ok(writeln!(out, "{} is removed from {path}", named(&entry))?)
 }
 
-fn open(file: &ConfigFile, environment: &Lookup<'_>) -> Result<Arc<Vault>, Error> {
+/// Says that the vault at `path` has no secret `name`.
+fn unknown(path: &str, name: &str) -> CommandError {
+    CommandError::Refused(format!(
+        "the vault {path} has no secret {name}; `switchyard secret list` prints all names"
+    ))
+}
+
+fn open(file: &ConfigFile, environment: &Lookup<'_>) -> Result<Arc<Vault>, CommandError> {
     let settings = Config::load_vault(&file.config, environment)?;
     Ok(Vault::open(settings.vault()?)?)
 }

@@ -3,7 +3,7 @@
 //! Invariants: the terminal is as before when this returns, also after Ctrl-C. A line may be longer than the 4,095 bytes
 //! that a terminal accepts when it edits lines itself, as long keys are.
 
-use std::io::{self, BufRead, ErrorKind, Stdin, Write};
+use std::io::{self, BufRead, ErrorKind, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::zeroize::Zeroizing;
@@ -16,38 +16,35 @@ const BACKSPACE: u8 = 0x08;
 const CTRL_U: u8 = 0x15;
 const DELETE: u8 = 0x7f;
 
-/// Prints `prompt` on standard error and reads one line from the terminal `input`.
-pub(super) fn read_hidden(input: &Stdin, prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+/// Prints `prompt` on standard error and reads one line from `input`, which is the terminal of standard input.
+pub(super) fn read_hidden(input: &mut dyn BufRead, prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut err = io::stderr().lock();
     write!(err, "{prompt}")?;
     err.flush()?;
-    let hidden = Hidden::new(input)?;
-    let line = line_of(input.lock());
+    let hidden = Hidden::new()?;
+    let line = line_of(input);
     drop(hidden);
     writeln!(err)?;
     line
 }
 
-/// A terminal that shows no keys, until this is dropped.
-struct Hidden<'t> {
-    terminal: &'t Stdin,
-    before: Termios,
-}
+/// The terminal of standard input, which shows no keys until this is dropped. It has the modes of before.
+struct Hidden(Termios);
 
-impl<'t> Hidden<'t> {
-    fn new(terminal: &'t Stdin) -> io::Result<Self> {
-        let before = tcgetattr(terminal)?;
+impl Hidden {
+    fn new() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
         hidden.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
-        tcsetattr(terminal, OptionalActions::Flush, &hidden)?;
-        Ok(Self { terminal, before })
+        tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+        Ok(Self(before))
     }
 }
 
-impl Drop for Hidden<'_> {
+impl Drop for Hidden {
     fn drop(&mut self) {
         // If the terminal is gone, there is nothing to restore.
-        let _ = tcsetattr(self.terminal, OptionalActions::Flush, &self.before);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
     }
 }
 

@@ -4,71 +4,41 @@
 //! configured, the command line names the private key, which is read for this one signature.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use secrecy::ExposeSecret;
 
-use auth::{Grant, Role, Signer};
+use super::Token;
+use super::error::CommandError;
+use auth::{Grant, Signer};
 
 /// Limit of the size of a private key, in bytes.
 const MAX_KEY_BYTES: u64 = 64 * 1024;
 /// The longest lifetime of a token.
 const MAX_LIFETIME: Duration = Duration::from_hours(365 * 24);
 
-/// The claims of the token, and the key that signs it.
-#[derive(Debug)]
-pub(crate) struct TokenRequest {
-    /// The subject.
-    pub subject: String,
-    /// The role of the subject.
-    pub role: Role,
-    /// How long the token is valid.
-    pub lifetime: Duration,
-    /// The private key, if only the public one is configured.
-    pub private_key: Option<PathBuf>,
-    /// The id of the key in the key set.
-    pub kid: Option<String>,
-}
-
-/// Why no token was made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The configuration does not use tokens.
-    #[error("tokens are not in use here: `server.auth_mode` is neither `jwt` nor `any`")]
-    NotInUse,
-    /// The private key cannot be read.
-    #[error("cannot read {}: {reason}", path.display())]
-    PrivateKey {
-        /// The path of the file.
-        path: PathBuf,
-        /// The error of the system.
-        reason: io::Error,
-    },
-    /// The keys are not suitable.
-    #[error(transparent)]
-    Sign(#[from] auth::Error),
-    /// Standard output is closed.
-    #[error(transparent)]
-    Write(#[from] io::Error),
-}
-
 /// Makes the token and writes it on its own line.
-pub(crate) fn run(config: &auth::Config, request: &TokenRequest, out: &mut dyn Write) -> Result<(), Error> {
-    let jwt = config.tokens().ok_or(Error::NotInUse)?;
-    let private_key = request.private_key.as_ref().map(read).transpose()?;
-    let signer = Signer::new(jwt, private_key.as_deref(), request.kid.as_deref())?;
-    let grant = Grant { subject: &request.subject, role: request.role, lifetime: request.lifetime };
+pub(super) fn run(token: &Token, out: &mut dyn Write) -> Result<(), CommandError> {
+    print(&token.file.load()?.server.auth, token, out)
+}
+
+fn print(config: &auth::Config, token: &Token, out: &mut dyn Write) -> Result<(), CommandError> {
+    let not_in_use = "tokens are not in use here: `server.auth_mode` is neither `jwt` nor `any`";
+    let jwt = config.tokens().ok_or_else(|| CommandError::Refused(not_in_use.to_owned()))?;
+    let private_key = token.private_key.as_deref().map(read).transpose()?;
+    let signer = Signer::new(jwt, private_key.as_deref(), token.kid.as_deref())?;
+    let grant = Grant { subject: &token.sub, role: token.role, lifetime: token.ttl };
     let token = signer.sign(&grant, SystemTime::now())?;
     Ok(writeln!(out, "{}", token.expose_secret())?)
 }
 
-fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
+fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     let mut content = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_KEY_BYTES).read_to_end(&mut content));
-    read.map_err(|reason| Error::PrivateKey { path: path.clone(), reason })?;
-    Ok(content)
+    let failed = |reason| CommandError::Refused(format!("cannot read {}: {reason}", path.display()));
+    read.map(|_| content).map_err(failed)
 }
 
 /// Parses `--ttl`: a number and a unit, such as `90s`, `30m`, `1h` or `7d`.
@@ -80,22 +50,22 @@ pub(crate) fn parse_lifetime(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use http::HeaderMap;
 
     use super::*;
+    use crate::cli::ConfigFile;
     use crate::config::Config;
-    use auth::{Authenticator, Principal};
+    use auth::{Authenticator, Principal, Role};
 
     const FILE: &str = "server:\n  auth_mode: jwt\n  jwt:\n    issuer: switchyard\n    audience: switchyard\n    \
                         algorithm: HS256\n    secret: 0123456789abcdef0123456789abcdef\n";
 
-    fn request() -> TokenRequest {
-        TokenRequest {
-            subject: "alice".into(),
+    fn request() -> Token {
+        Token {
+            file: ConfigFile { config: "mcp_servers.yaml".into(), is_default: false },
+            sub: "alice".into(),
             role: Role::Superuser,
-            lifetime: Duration::from_hours(1),
+            ttl: Duration::from_hours(1),
             private_key: None,
             kid: None,
         }
@@ -109,7 +79,7 @@ mod tests {
     #[test]
     fn the_same_configuration_lets_the_token_in() {
         let (config, mut printed) = (config(FILE), Vec::new());
-        run(&config, &request(), &mut printed).expect("a token");
+        print(&config, &request(), &mut printed).expect("a token");
         let token = String::from_utf8(printed).expect("text");
         let bearer = format!("Bearer {}", token.trim_end());
         let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, bearer.parse().expect("a value"))]);
@@ -119,13 +89,13 @@ mod tests {
 
     #[test]
     fn unsignable_token_is_reported() {
-        let error = |config: &auth::Config, request: &TokenRequest| {
-            run(config, request, &mut Vec::new()).expect_err("refused").to_string()
+        let error = |config: &auth::Config, request: &Token| {
+            print(config, request, &mut Vec::new()).expect_err("refused").to_string()
         };
         assert!(error(&config(""), &request()).contains("auth_mode"));
-        let missing = TokenRequest { private_key: Some("no-such-file".into()), ..request() };
+        let missing = Token { private_key: Some("no-such-file".into()), ..request() };
         assert!(error(&config(FILE), &missing).contains("no-such-file"));
-        let nobody = TokenRequest { subject: String::new(), ..request() };
+        let nobody = Token { sub: String::new(), ..request() };
         assert!(error(&config(FILE), &nobody).contains("would not be accepted"));
     }
 

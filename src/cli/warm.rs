@@ -14,7 +14,8 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::stream::{self, StreamExt};
 
-use super::{ConfigFile, EXIT_USAGE, connect_check, visible};
+use super::error::{CommandError, exit};
+use super::{ConfigFile, connect_check, visible};
 use crate::app::CLOSE_TIME;
 use gateway::manager::{self, Manager, NotConfigured, ServerStatus};
 use runtime::shutdown::Shutdown;
@@ -52,25 +53,13 @@ pub(crate) struct Warm {
 /// Runs the command.
 pub(super) fn run(arguments: &Warm) -> ExitCode {
     let mut err = io::stderr().lock();
-    let config = match arguments.file.load().map_err(|error| error.to_string()) {
-        Ok(config) => chosen(config.manager, &arguments.servers),
-        Err(error) => Err(error),
-    };
-    let warmed = match config {
-        Ok(config) => warm_and_tell(arguments, config, &mut err),
-        Err(reason) => {
-            let written = writeln!(err, "{}", visible::lines(&reason));
-            return written.map_or(ExitCode::FAILURE, |()| ExitCode::from(EXIT_USAGE));
-        }
-    };
-    match warmed {
-        Ok(true) => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
+    let warmed = warm_and_tell(arguments, &mut err);
+    exit(warmed, &mut err)
 }
 
-/// Warms the servers of `config`. Unless servers were named, those with mistakes are reported after the others.
-fn warm_and_tell(arguments: &Warm, config: manager::Config, err: &mut dyn Write) -> io::Result<bool> {
+/// Warms the chosen servers. Unless servers were named, those with mistakes are reported after the others.
+fn warm_and_tell(arguments: &Warm, err: &mut dyn Write) -> Result<(), CommandError> {
+    let config = chosen(arguments.file.load()?.manager, &arguments.servers).map_err(CommandError::Usage)?;
     let wrong: Vec<NotConfigured> = match arguments.servers.as_slice() {
         [] => config.not_configured.iter().filter(|wrong| wrong.is_mistake()).cloned().collect(),
         _ => Vec::new(),
@@ -79,7 +68,10 @@ fn warm_and_tell(arguments: &Warm, config: manager::Config, err: &mut dyn Write)
     for wrong in &wrong {
         writeln!(err, "{}", visible::lines(&not_configured(wrong)))?;
     }
-    Ok(is_good && wrong.is_empty())
+    if is_good && wrong.is_empty() {
+        return Ok(());
+    }
+    Err(CommandError::Refused("not all of the servers are remembered".to_owned()))
 }
 
 fn not_configured(wrong: &NotConfigured) -> String {

@@ -6,9 +6,13 @@
 use std::net::SocketAddr;
 
 use downstream::config::parse_address;
+#[cfg(feature = "program")]
+use downstream::config::reachable;
 use settings::document;
 use settings::expand::{self, Lookup, NoSecret, Sources};
 use settings::{Node, Problems, Setting, Value};
+#[cfg(feature = "program")]
+use url::Url;
 
 /// The listener of a gateway, as far as it matters to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +21,18 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whether it speaks TLS.
     pub has_tls: bool,
+}
+
+impl Listener {
+    /// The URL of the gateway, from this machine. `SWITCHYARD_LISTEN` names another address, as for `serve`.
+    #[cfg(feature = "program")]
+    pub(crate) fn url(self, environment: &Lookup<'_>) -> Url {
+        let named = environment("SWITCHYARD_LISTEN").ok().and_then(|text| parse_address(&text));
+        let address = reachable(named.unwrap_or(self.address));
+        let scheme = if self.has_tls { "https" } else { "http" };
+        let url = Url::parse(&format!("{scheme}://{address}/"));
+        url.unwrap_or_else(|_| unreachable!("an address and a port make a URL"))
+    }
 }
 
 impl Default for Listener {

@@ -304,6 +304,4 @@ fn shown_url(text: &str) -> String {
 #[cfg(test)]
 mod client_page_tests;
 #[cfg(test)]
-mod page_tests;
-#[cfg(test)]
 mod tests;

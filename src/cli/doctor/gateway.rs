@@ -5,7 +5,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::super::remote::RemoteError;
+use super::super::error::CommandError;
 use super::finding::Finding;
 use super::subject::Subject;
 use json::Raw;
@@ -30,7 +30,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     });
     let file = match &running.configuration {
         Ok(configuration) => file(subject, configuration),
-        Err(RemoteError::Denied { .. }) => Some(
+        Err(CommandError::Denied { .. }) => Some(
             Finding::ok("the gateway that runs does not show its configuration without a credential")
                 .fix("`export SWITCHYARD_KEY=…`, the key of a superuser"),
         ),

@@ -5,6 +5,7 @@
 //! Not here: what is wrong with it.
 
 use std::cell::OnceCell;
+use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -15,9 +16,10 @@ use settings::expand::Lookup;
 use url::Url;
 
 use super::super::config_file::LoadedFile;
-use super::super::connect::listener_url;
+use super::super::connect::mcp_of;
+use super::super::error::CommandError;
 use super::super::operate::Output;
-use super::super::remote::{Remote, RemoteError, RunningGateway, block_on};
+use super::super::remote::{Remote, RunningGateway, block_on};
 use crate::config::{Config, Error, Listener};
 use json::Raw;
 use net::http::ResponseLimits;
@@ -84,9 +86,7 @@ impl<'a> Subject<'a> {
 
     /// The MCP endpoint of the gateway.
     pub(super) fn endpoint(&self) -> Url {
-        let mut url = self.base();
-        url.set_path(&format!("{}/mcp", url.path().trim_end_matches('/')));
-        url
+        mcp_of(self.base())
     }
 
     /// The URL of the gateway: the one that was named, or the address of the listener.
@@ -98,9 +98,7 @@ impl<'a> Subject<'a> {
             Listener { address: server.listen, has_tls: server.tls.is_some() }
         });
         let address = self.arguments.listen.unwrap_or(listener.address);
-        let mut url = listener_url(Listener { address, ..listener });
-        url.set_path("/");
-        url
+        Listener { address, ..listener }.url(&|_| Err(VarError::NotPresent))
     }
 
     /// The gateway that runs at that address.
@@ -117,7 +115,7 @@ pub(super) struct GatewayInfo {
     /// Its version, if it tells it under the name by which it was asked.
     pub(super) version: Option<String>,
     /// Its configuration and when it was loaded, or why it does not show them.
-    pub(super) configuration: Result<Raw, RemoteError>,
+    pub(super) configuration: Result<Raw, CommandError>,
 }
 
 /// Asks for the gateway; `None` if there is no Switchyard.

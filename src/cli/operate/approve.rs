@@ -10,12 +10,13 @@ use std::io::BufRead;
 
 use http::Method;
 
-use super::super::remote::{Remote, RemoteError};
+use super::super::error::CommandError;
+use super::super::remote::Remote;
 use super::super::visible;
 use super::json_text;
+use super::members::{any_elements, plain, text};
 use super::screen::{OutputFormat, Screen};
 use super::servers;
-use super::tools::plain;
 use crate::connect::public_diff;
 use json::{Raw, canonical};
 
@@ -37,7 +38,7 @@ pub(super) async fn run(
     choice: &Choice<'_>,
     input: &mut dyn BufRead,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let server = remote.rest(Method::GET, &["servers", choice.server], &[]).await?;
     let changes = chosen(remote, choice, &server).await?;
     for change in &changes {
@@ -55,8 +56,8 @@ pub(super) async fn run(
     let mut approved = server;
     for (done, change) in changes.iter().enumerate() {
         approved = approve(remote, choice.server, change).await.map_err(|failed| match failed {
-            RemoteError::Refused(reason) => {
-                RemoteError::Refused(format!("{reason}\n{done} of {} tools were approved", changes.len()))
+            CommandError::Refused(reason) => {
+                CommandError::Refused(format!("{reason}\n{done} of {} tools were approved", changes.len()))
             }
             failed => failed,
         })?;
@@ -70,27 +71,21 @@ pub(super) async fn run(
 }
 
 /// Returns the changes to show: all, or that of one tool.
-async fn chosen(remote: &Remote, choice: &Choice<'_>, server: &Raw) -> Result<Vec<Raw>, RemoteError> {
-    let all = server
-        .get("changed_tools")
-        .iter()
-        .flat_map(|list| list.elements().collect::<Vec<_>>())
-        .collect::<Vec<_>>();
+async fn chosen(remote: &Remote, choice: &Choice<'_>, server: &Raw) -> Result<Vec<Raw>, CommandError> {
+    let all = any_elements(server, "changed_tools");
     let Some(tool) = choice.tool else { return Ok(all) };
     let found: Vec<_> = all.into_iter().filter(|change| text(change, "tool") == tool).collect();
     let shown = found.first().map(|change| text(change, "sha256"));
     match (shown, choice.sha256) {
         (Some(shown), Some(sha256)) if !shown.eq_ignore_ascii_case(sha256) => {
-            Err(RemoteError::Refused(format!("the definition of {tool:?} is another one by now: {shown}")))
+            Err(CommandError::Refused(format!("the definition of {tool:?} is another one by now: {shown}")))
         }
         (None, _) => {
             // A tool that is trusted already needs no approval; one that the server does not have is a mistake.
             let listed = remote.rest(Method::GET, &["servers", choice.server, "tools"], &[]).await?;
-            let is_listed = listed
-                .get("tools")
-                .is_some_and(|tools| tools.elements().any(|one| text(&one, "tool") == tool));
+            let is_listed = any_elements(&listed, "tools").iter().any(|one| text(one, "tool") == tool);
             let unknown =
-                || RemoteError::Refused(format!("no tool {tool:?} of {} has changed", choice.server));
+                || CommandError::Refused(format!("no tool {tool:?} of {} has changed", choice.server));
             if is_listed { Ok(found) } else { Err(unknown()) }
         }
         _ => Ok(found),
@@ -150,11 +145,11 @@ fn agree(
     count: usize,
     input: &mut dyn BufRead,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     if choice.is_agreed {
         return Ok(());
     }
-    let refused = |why: &str| Err(RemoteError::Refused(format!("nothing was approved{why}")));
+    let refused = |why: &str| Err(CommandError::Refused(format!("nothing was approved{why}")));
     if !screen.can_ask {
         return refused(": without a terminal, add `--yes`");
     }
@@ -167,16 +162,12 @@ fn agree(
 }
 
 /// Approves the definition that was shown. Returns the server.
-async fn approve(remote: &Remote, server: &str, change: &Raw) -> Result<Raw, RemoteError> {
+async fn approve(remote: &Remote, server: &str, change: &Raw) -> Result<Raw, CommandError> {
     let [tool, sha256] = ["tool", "sha256"].map(|member| text(change, member));
     let owner = change.get("previous_owner").map(|owner| plain(&owner));
     let mut query = vec![("tool", tool.as_str()), ("sha256", sha256.as_str())];
     query.extend(owner.as_deref().map(|owner| ("previous_owner", owner)));
     remote.rest(Method::POST, &["servers", server, "tools", "approve"], &query).await
-}
-
-fn text(of: &Raw, member: &str) -> String {
-    of.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
 
 #[cfg(test)]

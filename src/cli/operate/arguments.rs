@@ -12,7 +12,7 @@
 
 use std::io::Read;
 
-use super::super::remote::RemoteError;
+use super::super::error::CommandError;
 use json::Raw;
 
 /// Bytes of an object on standard input.
@@ -46,14 +46,14 @@ impl TypedArguments {
         words: &[String],
         json: Option<&str>,
         input: &mut dyn Read,
-    ) -> Result<Self, RemoteError> {
+    ) -> Result<Self, CommandError> {
         match (words, json) {
             ([], Some("-")) => whole(&read_all(input)?),
             ([], Some(text)) => whole(text),
             ([word], None) if word == "-" => whole(&read_all(input)?),
             (words, None) => pairs(words),
             (_, Some(_)) => {
-                Err(RemoteError::Usage("give the arguments as key=value or with --json, not both".into()))
+                Err(CommandError::Usage("give the arguments as key=value or with --json, not both".into()))
             }
         }
     }
@@ -86,7 +86,7 @@ impl TypedArguments {
     }
 
     /// Returns the object for a prompt, whose arguments are strings.
-    pub(super) fn strings(&self) -> Result<Raw, RemoteError> {
+    pub(super) fn strings(&self) -> Result<Raw, CommandError> {
         let pairs = match self {
             Self::Whole(object) => return Ok(object.clone()),
             Self::Pairs(pairs) => pairs,
@@ -94,7 +94,7 @@ impl TypedArguments {
         let texts = pairs.iter().map(|(name, Typed(value))| match value {
             Value::Text(text) | Value::Literal(text) => Ok((name, Raw::of(text))),
             Value::Json(_) => {
-                Err(RemoteError::Usage(format!("arguments of prompts are strings: write {name}=…")))
+                Err(CommandError::Usage(format!("arguments of prompts are strings: write {name}=…")))
             }
         });
         Ok(object_of(texts.collect::<Result<Vec<_>, _>>()?.into_iter()))
@@ -130,30 +130,30 @@ fn raw(text: String) -> Option<Raw> {
     Raw::parse(&text.into()).ok()
 }
 
-fn read_all(input: &mut dyn Read) -> Result<String, RemoteError> {
+fn read_all(input: &mut dyn Read) -> Result<String, CommandError> {
     let mut text = String::new();
     let read = input.take(MAX_INPUT).read_to_string(&mut text);
     read.map_err(|error| {
-        RemoteError::Usage(format!("cannot read the arguments from standard input: {error}"))
+        CommandError::Usage(format!("cannot read the arguments from standard input: {error}"))
     })?;
     Ok(text)
 }
 
-fn whole(text: &str) -> Result<TypedArguments, RemoteError> {
+fn whole(text: &str) -> Result<TypedArguments, CommandError> {
     let value = Raw::parse(&text.trim().to_owned().into())
-        .map_err(|error| RemoteError::Usage(format!("the arguments are not JSON: {error}")))?;
+        .map_err(|error| CommandError::Usage(format!("the arguments are not JSON: {error}")))?;
     if value.is_object() {
         return Ok(TypedArguments::Whole(value));
     }
-    Err(RemoteError::Usage("the arguments are not a JSON object, such as {\"query\": \"text\"}".into()))
+    Err(CommandError::Usage("the arguments are not a JSON object, such as {\"query\": \"text\"}".into()))
 }
 
-fn pairs(words: &[String]) -> Result<TypedArguments, RemoteError> {
+fn pairs(words: &[String]) -> Result<TypedArguments, CommandError> {
     let mut pairs: Vec<(String, Typed)> = Vec::with_capacity(words.len());
     for word in words {
         let (name, value) = pair(word)?;
         if pairs.iter().any(|(other, _)| *other == name) {
-            return Err(RemoteError::Usage(format!(
+            return Err(CommandError::Usage(format!(
                 "the argument {name} is given twice; write a list as {name}:='[…]'"
             )));
         }
@@ -162,14 +162,14 @@ fn pairs(words: &[String]) -> Result<TypedArguments, RemoteError> {
     Ok(TypedArguments::Pairs(pairs))
 }
 
-fn pair(word: &str) -> Result<(String, Value), RemoteError> {
+fn pair(word: &str) -> Result<(String, Value), CommandError> {
     let expected =
-        || RemoteError::Usage(format!("{word:?} is not an argument: write key=value, or key:=JSON"));
+        || CommandError::Usage(format!("{word:?} is not an argument: write key=value, or key:=JSON"));
     let (name, text) = word.split_once('=').ok_or_else(expected)?;
     if let Some(name) = name.strip_suffix(':').filter(|name| !name.is_empty()) {
         let value = Raw::parse(&text.trim().to_owned().into());
-        let value =
-            value.map_err(|error| RemoteError::Usage(format!("the value of {name} is not JSON: {error}")))?;
+        let value = value
+            .map_err(|error| CommandError::Usage(format!("the value of {name} is not JSON: {error}")))?;
         return Ok((name.to_owned(), Value::Json(value)));
     }
     if name.is_empty() {
@@ -187,7 +187,7 @@ fn pair(word: &str) -> Result<(String, Value), RemoteError> {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str], json: Option<&str>, input: &str) -> Result<TypedArguments, RemoteError> {
+    fn read(words: &[&str], json: Option<&str>, input: &str) -> Result<TypedArguments, CommandError> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
         TypedArguments::read(&words, json, &mut input.as_bytes())
     }
@@ -245,7 +245,7 @@ mod tests {
             (&["-"], None, "not JSON"),
         ] {
             let failed = read(words, json, "").expect_err(part);
-            assert!(matches!(&failed, RemoteError::Usage(text) if text.contains(part)), "{failed}");
+            assert!(matches!(&failed, CommandError::Usage(text) if text.contains(part)), "{failed}");
         }
     }
 }

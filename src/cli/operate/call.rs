@@ -7,7 +7,8 @@
 
 use std::io::BufRead;
 
-use super::super::remote::{Remote, RemoteError};
+use super::super::error::CommandError;
+use super::super::remote::Remote;
 use super::arguments::TypedArguments;
 use super::mcp::{Answer, Request, send};
 use super::questions::Person;
@@ -32,7 +33,7 @@ pub(super) async fn run(
     call: &Call<'_>,
     input: &mut dyn BufRead,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let given = TypedArguments::read(call.words, call.json, &mut *input)?;
     // The definition is needed only if a value may be a string or a number.
     let schema = if given.depends_on_schema() { tools::schema(remote, call.name).await? } else { None };
@@ -43,7 +44,7 @@ pub(super) async fn run(
     let mut answer = sent(remote, &request, screen).await?;
     if answer.wants_headers() {
         let schema = tools::schema(remote, call.name).await?;
-        let params = headers::header_params(schema.as_ref()).map_err(RemoteError::Refused)?;
+        let params = headers::header_params(schema.as_ref()).map_err(CommandError::Refused)?;
         let value = |param: &headers::HeaderParam| {
             Some((param.header_name(), param.value_in(Some(arguments.as_part()))?))
         };
@@ -65,7 +66,7 @@ pub(super) async fn run(
         }
         answer = sent(remote, &request, screen).await?;
     }
-    Err(RemoteError::Refused(format!("the tool asked more than {MAX_ROUNDS} times")))
+    Err(CommandError::Refused(format!("the tool asked more than {MAX_ROUNDS} times")))
 }
 
 /// Sends the request, and shows its progress meanwhile.
@@ -73,7 +74,7 @@ async fn sent(
     remote: &Remote,
     request: &Request<'_>,
     screen: &mut Screen<'_>,
-) -> Result<Answer, RemoteError> {
+) -> Result<Answer, CommandError> {
     let mut notify = |message: &Raw| match progress_of(message) {
         Some(line) => Ok(screen.progress(&line)?),
         None => Ok(()),
@@ -94,25 +95,25 @@ fn progress_of(message: &Raw) -> Option<String> {
     Some(format!("{done}{of} {text}"))
 }
 
-fn show(result: &Raw, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+fn show(result: &Raw, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let state = result.text("resultType").unwrap_or_else(|| "complete".into());
     match screen.format {
         OutputFormat::Table if state == "complete" => show_text(result, screen)?,
         _ => screen.document(result)?,
     }
     if state != "complete" {
-        return Err(RemoteError::Refused(
+        return Err(CommandError::Refused(
             "the tool asks for input, which this command can give on a terminal only".into(),
         ));
     }
     if result.get("isError").is_some_and(|is_error| is_error.as_str() == "true") {
-        return Err(RemoteError::Refused("the tool reported an error".into()));
+        return Err(CommandError::Refused("the tool reported an error".into()));
     }
     Ok(())
 }
 
 /// Writes the text of the content, or the structured content if there is no other.
-fn show_text(result: &Raw, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+fn show_text(result: &Raw, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let content = result.get("content").filter(|content| content.elements().next().is_some());
     match (content, result.get("structuredContent")) {
         (Some(content), _) => screen.lines(&content::text_of_all(&content))?,

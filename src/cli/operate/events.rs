@@ -10,7 +10,8 @@ use std::sync::Arc;
 use http::{HeaderName, Method, StatusCode};
 use secrecy::SecretString;
 
-use super::super::remote::{LIMITS, Remote, RemoteError, not_of_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::{LIMITS, Remote, not_of_a_gateway};
 use super::mcp::problem;
 use json::Raw;
 use net::http::{Decoded, EventStream, is_media_type, whole};
@@ -33,7 +34,7 @@ impl<'r> Events<'r> {
         remote: &'r Remote,
         query: &[(&str, &str)],
         last: Option<&[u8]>,
-    ) -> Result<Self, RemoteError> {
+    ) -> Result<Self, CommandError> {
         let mut request = remote.request(Method::GET, &["api", "v1", "mcp", "events"]).query(query);
         if let Some(id) = last.filter(|id| !id.is_empty()) {
             let id = SecretString::from(String::from_utf8_lossy(id).into_owned());
@@ -54,7 +55,7 @@ impl<'r> Events<'r> {
     }
 
     /// Returns the next event; none at the end of the stream.
-    pub(super) async fn next(&mut self) -> Result<Option<Event>, RemoteError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, CommandError> {
         loop {
             match self.stream.step().await {
                 Ok(Some(Decoded { item: Some(Item::Event(event)), .. })) => return Ok(Some(event)),

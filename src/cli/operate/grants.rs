@@ -4,11 +4,12 @@
 
 use http::Method;
 
-use super::super::remote::{Remote, RemoteError, not_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::{Remote, not_a_gateway};
 use super::GrantAction;
+use super::members::{elements, list_of, number, or_dash, text};
 use super::screen::{Screen, View};
-use super::servers::{elements, names, number, or_dash, text};
-use super::table::{Cell, Table};
+use super::table::{Cell, Column, Table};
 use json::Raw;
 
 /// Items of one answer.
@@ -46,7 +47,7 @@ pub(super) async fn run(
     remote: &Remote,
     action: Option<&GrantAction>,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     match action {
         None => list(remote, &GrantChoice::default(), screen).await,
         Some(GrantAction::List { choice, .. }) => list(remote, choice, screen).await,
@@ -56,57 +57,33 @@ pub(super) async fn run(
 }
 
 /// Lists grants.
-async fn list(remote: &Remote, choice: &GrantChoice, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+async fn list(remote: &Remote, choice: &GrantChoice, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let filters = [("principal", &choice.of), ("client", &choice.client)];
     let filters: Vec<_> =
         filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
     let grants = all(remote, "grants", &filters).await?;
-    screen.show(&View {
-        names: names(&grants, "id"),
-        document: document("grants", &grants),
-        table: table(&grants),
-    })?;
-    Ok(())
+    Ok(screen.show(&View::list(document("grants", &grants), &grants, "id", GRANTS))?)
 }
 
 /// Lists the clients of the authorization server.
-async fn clients(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+async fn clients(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let clients = all(remote, "clients", &[]).await?;
-    let mut table = Table::new(&["CLIENT", "NAME", "KIND", "VOUCHED BY", "GRANTS", "PEOPLE", "LAST USED"]);
-    table.rows.extend(clients.iter().map(|client| {
-        vec![
-            Cell::new(&text(client, "client")),
-            Cell::new(&or_dash(text(client, "client_name"))),
-            Cell::new(&text(client, "client_kind")),
-            voucher(client),
-            Cell::new(&number(client, "grant_count")),
-            Cell::new(&number(client, "principal_count")),
-            Cell::new(&or_dash(text(client, "used_at"))),
-        ]
-    }));
-    screen.show(&View {
-        names: names(&clients, "client"),
-        document: document("clients", &clients),
-        table,
-    })?;
-    Ok(())
+    Ok(screen.show(&View::list(document("clients", &clients), &clients, "client", CLIENTS))?)
 }
 
 /// Ends grants.
-async fn revoke(remote: &Remote, which: &Revoked, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+async fn revoke(remote: &Remote, which: &Revoked, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let (path, query, whose): (&[_], _, _) = match which {
         Revoked { grant: Some(grant), .. } => {
             let id = found(remote, grant).await?;
             let ended = remote.rest(Method::DELETE, &["grants", &id], &[]).await?;
             ended.get("id").ok_or_else(not_a_gateway)?;
-            let table = table(std::slice::from_ref(&ended));
-            screen.show(&View { names: vec![id], document: ended, table })?;
-            return Ok(());
+            return Ok(screen.show(&View::list(ended.clone(), &[ended], "id", GRANTS))?);
         }
         Revoked { client: Some(client), .. } => (&["clients"], [("client", &**client)], client),
         Revoked { of: Some(of), .. } => (&["grants"], [("principal", &**of)], of),
         Revoked { grant: None, of: None, client: None } => {
-            return Err(RemoteError::Usage("name a grant, or --of, or --client".into()));
+            return Err(CommandError::Usage("name a grant, or --of, or --client".into()));
         }
     };
     let ended = remote.rest(Method::DELETE, path, &query).await?;
@@ -118,22 +95,23 @@ async fn revoke(remote: &Remote, which: &Revoked, screen: &mut Screen<'_>) -> Re
 }
 
 /// Returns the id of the grant that ends with `part`.
-async fn found(remote: &Remote, part: &str) -> Result<String, RemoteError> {
+async fn found(remote: &Remote, part: &str) -> Result<String, CommandError> {
     let is_whole = part.contains('-');
     if is_whole || part.len() < SHORT {
         return Ok(part.to_owned());
     }
-    let mut ids = names(&all(remote, "grants", &[]).await?, "id");
+    let grants = all(remote, "grants", &[]).await?;
+    let mut ids: Vec<String> = grants.iter().map(|grant| text(grant, "id")).collect();
     ids.retain(|id| id.ends_with(part));
     match <[String; 1]>::try_from(ids) {
         Ok([id]) => Ok(id),
         Err(ids) if ids.is_empty() => Ok(part.to_owned()),
-        Err(ids) => Err(RemoteError::Usage(format!("several grants end with {part}: {}", ids.join(", ")))),
+        Err(ids) => Err(CommandError::Usage(format!("several grants end with {part}: {}", ids.join(", ")))),
     }
 }
 
 /// Returns the items of all pages of `list`.
-async fn all(remote: &Remote, list: &str, filters: &[(&str, &str)]) -> Result<Vec<Raw>, RemoteError> {
+async fn all(remote: &Remote, list: &str, filters: &[(&str, &str)]) -> Result<Vec<Raw>, CommandError> {
     let (mut found, mut cursor) = (Vec::new(), None::<String>);
     loop {
         let page = [("limit", PAGE)].into_iter().chain(cursor.as_deref().map(|cursor| ("cursor", cursor)));
@@ -149,29 +127,38 @@ async fn all(remote: &Remote, list: &str, filters: &[(&str, &str)]) -> Result<Ve
 
 /// Returns an answer with the items of all pages.
 fn document(list: &str, items: &[Raw]) -> Raw {
-    let items: Vec<_> = items.iter().map(Raw::as_str).collect();
-    let text = format!("{{\"{list}\":[{}]}}", items.join(","));
-    Raw::parse(&text.into()).unwrap_or_else(|_| Raw::empty_object())
+    Raw::object(&[(list, &list_of(items))])
 }
 
-fn table(grants: &[Raw]) -> Table {
-    let mut table =
-        Table::new(&["GRANT", "PERSON", "CLIENT", "VOUCHED BY", "ROLE", "VIEW", "ENDPOINT", "LAST USED"]);
-    table.rows.extend(grants.iter().map(|grant| {
-        let id = text(grant, "id");
-        let [name, person] = ["client_name", "principal_name"].map(|member| text(grant, member));
-        vec![
-            Cell::new(id.char_indices().nth_back(SHORT - 1).map_or(&*id, |(at, _)| &id[at..])),
-            Cell::new(&if person.is_empty() { text(grant, "principal") } else { person }),
-            Cell::new(&if name.is_empty() { text(grant, "client") } else { name }),
-            voucher(grant),
-            Cell::new(&text(grant, "role")),
-            Cell::new(&or_dash(text(grant, "view"))),
-            Cell::new(&text(grant, "resource")),
-            Cell::new(&text(grant, "used_at")),
-        ]
-    }));
-    table
+const GRANTS: &[Column] = &[
+    ("GRANT", |grant| Cell::new(end_of(&text(grant, "id")))),
+    ("PERSON", |grant| named(grant, "principal_name", "principal")),
+    ("CLIENT", |grant| named(grant, "client_name", "client")),
+    ("VOUCHED BY", voucher),
+    ("ROLE", |grant| Cell::of(grant, "role")),
+    ("VIEW", |grant| Cell::new(&or_dash(text(grant, "view")))),
+    ("ENDPOINT", |grant| Cell::of(grant, "resource")),
+    ("LAST USED", |grant| Cell::of(grant, "used_at")),
+];
+
+const CLIENTS: &[Column] = &[
+    ("CLIENT", |client| Cell::of(client, "client")),
+    ("NAME", |client| Cell::new(&or_dash(text(client, "client_name")))),
+    ("KIND", |client| Cell::of(client, "client_kind")),
+    ("VOUCHED BY", voucher),
+    ("GRANTS", |client| Cell::new(&number(client, "grant_count"))),
+    ("PEOPLE", |client| Cell::new(&number(client, "principal_count"))),
+    ("LAST USED", |client| Cell::new(&or_dash(text(client, "used_at")))),
+];
+
+/// The end of an id, by which a person can name the grant.
+fn end_of(id: &str) -> &str {
+    id.char_indices().nth_back(SHORT - 1).map_or(id, |(at, _)| &id[at..])
+}
+
+/// A cell with a name, or else with the id.
+fn named(of: &Raw, name: &str, id: &str) -> Cell {
+    Cell::of(of, if text(of, name).is_empty() { id } else { name })
 }
 
 /// A cell with the one who vouches for the name of the client.

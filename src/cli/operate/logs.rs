@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::super::remote::{Remote, RemoteError, not_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::{Remote, not_a_gateway};
 use super::super::visible;
 use super::events::Events;
 use super::json_text;
@@ -85,7 +86,7 @@ pub(super) async fn run(
     remote: &Remote,
     filter: &EventFilter,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let mut stream = Stream { last: None, past: HashSet::new() };
     let mut opened = None;
     if filter.since.is_some() {
@@ -103,7 +104,7 @@ pub(super) async fn run(
             Ok(()) if !filter.follow => return Ok(()),
             Ok(()) => {}
             // A gateway that restarts is away for a while. A gateway that never answered is an error.
-            Err(RemoteError::Unreachable { .. }) if filter.follow && stream.last.is_some() => {
+            Err(CommandError::Unreachable { .. }) if filter.follow && stream.last.is_some() => {
                 if !std::mem::replace(&mut is_lost, true) {
                     screen.note("the gateway is away; waiting for it")?;
                 }
@@ -127,7 +128,7 @@ impl Stream {
         &mut self,
         remote: &'r Remote,
         filter: &EventFilter,
-    ) -> Result<Events<'r>, RemoteError> {
+    ) -> Result<Events<'r>, CommandError> {
         let events = Events::open(remote, &filter.live(), self.last.as_deref()).await?;
         self.last.get_or_insert_default();
         Ok(events)
@@ -140,7 +141,7 @@ impl Stream {
         filter: &EventFilter,
         opened: Option<Events<'r>>,
         screen: &mut Screen<'_>,
-    ) -> Result<(), RemoteError> {
+    ) -> Result<(), CommandError> {
         let mut events = match opened {
             Some(events) => events,
             None => self.open(remote, filter).await?,
@@ -162,7 +163,7 @@ async fn history(
     remote: &Remote,
     filter: &EventFilter,
     screen: &mut Screen<'_>,
-) -> Result<HashSet<String>, RemoteError> {
+) -> Result<HashSet<String>, CommandError> {
     let (mut calls, mut cursor) = (Vec::new(), None::<String>);
     while calls.len() < filter.limit {
         let limit = PAGE.min(filter.limit - calls.len()).to_string();
@@ -194,7 +195,12 @@ fn identity(data: &Raw) -> String {
     format!("{} {} {}", part("call"), part("duration_ms"), part("outcome"))
 }
 
-fn show(event: &Event, data: &Raw, filter: &EventFilter, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+fn show(
+    event: &Event,
+    data: &Raw,
+    filter: &EventFilter,
+    screen: &mut Screen<'_>,
+) -> Result<(), CommandError> {
     let name = String::from_utf8_lossy(&event.name);
     if name == "gap" && screen.format == OutputFormat::Table {
         // Without `--follow`, everything before the recording began counts as missed.
@@ -207,7 +213,7 @@ fn show(event: &Event, data: &Raw, filter: &EventFilter, screen: &mut Screen<'_>
 }
 
 /// Writes an event in the form that is wanted. A line of a past call has the date.
-fn write(name: &str, data: &Raw, is_past: bool, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+fn write(name: &str, data: &Raw, is_past: bool, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let written = || Raw::object(&[("event", &Raw::of(name)), ("data", data)]);
     match screen.format {
         OutputFormat::Json => writeln!(screen.out, "{}", json_text::line(&written()))?,

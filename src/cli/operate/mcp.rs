@@ -13,7 +13,8 @@ use http::{HeaderName, Method, StatusCode};
 use secrecy::SecretString;
 use serde::Serialize;
 
-use super::super::remote::{LIMITS, Remote, RemoteError, not_a_gateway, not_of_a_gateway, of_text};
+use super::super::error::CommandError;
+use super::super::remote::{LIMITS, Remote, not_a_gateway, not_of_a_gateway, of_text};
 use json::Raw;
 use net::http::{Decoded, EventStream, Response, is_media_type, whole};
 use net::sse::Item;
@@ -63,7 +64,7 @@ impl Answer {
     }
 
     /// Returns the result, or the error as a failure.
-    pub(super) fn result(self) -> Result<Raw, RemoteError> {
+    pub(super) fn result(self) -> Result<Raw, CommandError> {
         if let Some(result) = self.message.get("result") {
             return Ok(result);
         }
@@ -80,7 +81,7 @@ impl Answer {
 }
 
 /// Returns the failure for an answer that is no JSON-RPC response.
-pub(super) fn problem(status: StatusCode, document: &Raw) -> RemoteError {
+pub(super) fn problem(status: StatusCode, document: &Raw) -> CommandError {
     let text = |name| document.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
     match text("detail") {
         detail if detail.is_empty() => not_of_a_gateway(status),
@@ -92,8 +93,8 @@ pub(super) fn problem(status: StatusCode, document: &Raw) -> RemoteError {
 pub(super) async fn send(
     remote: &Remote,
     request: &Request<'_>,
-    notify: &mut dyn FnMut(&Raw) -> Result<(), RemoteError>,
-) -> Result<Answer, RemoteError> {
+    notify: &mut dyn FnMut(&Raw) -> Result<(), CommandError>,
+) -> Result<Answer, CommandError> {
     let response = remote.open(written(remote, request)?).await?;
     let status = response.status();
     if is_media_type(response.headers(), "text/event-stream") {
@@ -109,7 +110,7 @@ pub(super) async fn send(
 }
 
 /// Asks `method` and expects no notifications.
-pub(super) async fn ask(remote: &Remote, method: &'static str, params: Raw) -> Result<Raw, RemoteError> {
+pub(super) async fn ask(remote: &Remote, method: &'static str, params: Raw) -> Result<Raw, CommandError> {
     let request = Request { method, params, mirrored: &[], can_ask: false };
     send(remote, &request, &mut |_| Ok(())).await?.result()
 }
@@ -119,7 +120,7 @@ pub(super) async fn list(
     remote: &Remote,
     method: &'static str,
     member: &str,
-) -> Result<Vec<Raw>, RemoteError> {
+) -> Result<Vec<Raw>, CommandError> {
     let (mut all, mut params) = (Vec::new(), Raw::empty_object());
     for _ in 0..MAX_PAGES {
         let page = ask(remote, method, params).await?;
@@ -129,10 +130,10 @@ pub(super) async fn list(
             None => return Ok(all),
         }
     }
-    Err(RemoteError::Refused(format!("{method} has more than {MAX_PAGES} pages")))
+    Err(CommandError::Refused(format!("{method} has more than {MAX_PAGES} pages")))
 }
 
-fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestBuilder, RemoteError> {
+fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestBuilder, CommandError> {
     let Request { method, params, mirrored, can_ask } = request;
     let version = Version::NEWEST_MODERN;
     let token = Raw::of(&1);
@@ -153,7 +154,8 @@ fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestB
     let all = own.chain(mirrored.iter().map(|(header, value)| (header.as_str(), value.as_str().into())));
     let mut written = remote.request(Method::POST, &[PATH]).json(&envelope);
     for (header, value) in all {
-        let header = HeaderName::try_from(header).map_err(|error| RemoteError::Refused(error.to_string()))?;
+        let header =
+            HeaderName::try_from(header).map_err(|error| CommandError::Refused(error.to_string()))?;
         written = written.header(&header, &SecretString::from(headers::encode(&value).into_owned()));
     }
     Ok(written)
@@ -163,8 +165,8 @@ fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestB
 async fn streamed(
     remote: &Remote,
     response: Response,
-    notify: &mut dyn FnMut(&Raw) -> Result<(), RemoteError>,
-) -> Result<Answer, RemoteError> {
+    notify: &mut dyn FnMut(&Raw) -> Result<(), CommandError>,
+) -> Result<Answer, CommandError> {
     let (status, origin) = (response.status(), remote.origin().into());
     let account = Payer { principal: None, server: &origin }.account();
     let mut events = EventStream::of(response.into_body(), LIMITS.bytes, account);
@@ -172,7 +174,7 @@ async fn streamed(
         let event = match item {
             Some(Item::Event(event)) => event,
             Some(Item::TooLong(_)) => {
-                return Err(RemoteError::Refused(format!(
+                return Err(CommandError::Refused(format!(
                     "the result is larger than {} MiB",
                     LIMITS.bytes >> 20
                 )));
@@ -185,5 +187,5 @@ async fn streamed(
         }
         notify(&message)?;
     }
-    Err(RemoteError::Refused("the gateway ended the answer before its result; the tool may have run".into()))
+    Err(CommandError::Refused("the gateway ended the answer before its result; the tool may have run".into()))
 }

@@ -22,6 +22,7 @@ mod grants;
 mod json_text;
 mod logs;
 mod mcp;
+mod members;
 mod prompts;
 mod questions;
 mod resources;
@@ -40,7 +41,8 @@ use clap::{Args, Subcommand};
 use self::arguments::TypedArguments;
 use self::screen::Screen;
 pub(crate) use self::screen::{Output, OutputFormat};
-use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
+use super::error::{CommandError, exit};
+use super::remote::{Remote, RunningGateway, block_on};
 
 const STATUS_HELP: &str = "\
 Examples:
@@ -400,9 +402,9 @@ pub(super) fn run(command: &OperateCommand) -> ExitCode {
     exit(ended, &mut err)
 }
 
-async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     if screen.format == OutputFormat::Name && !command.has_names() {
-        return Err(RemoteError::Usage("-o name is for lists; use table, json or yaml".into()));
+        return Err(CommandError::Usage("-o name is for lists; use table, json or yaml".into()));
     }
     let remote = &Remote::of(&command.options().running)?;
     done_at(remote, command, screen).await.map_err(|error| error.of(remote))
@@ -412,7 +414,7 @@ async fn done_at(
     remote: &Remote,
     command: &OperateCommand,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     match command {
         OperateCommand::Status { watch: true, .. } => watch::run(remote, screen).await,
         OperateCommand::Status { check, .. } => servers::status(remote, *check, screen).await,

@@ -2,28 +2,27 @@
 //!
 //! Not here: how arguments are read (`arguments`).
 
-use super::super::remote::{Remote, RemoteError, not_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::{Remote, not_a_gateway};
 use super::arguments::TypedArguments;
+use super::members::list_of;
 use super::screen::{OutputFormat, Screen, View};
-use super::table::{Cell, Table};
-use super::tools::list_of;
+use super::table::{Cell, Column};
 use super::{content, mcp};
 use json::Raw;
 use protocol::method;
 
+const COLUMNS: &[Column] = &[
+    ("PROMPT", |prompt| Cell::of(prompt, "name")),
+    ("ARGUMENTS", |prompt| Cell::new(&arguments_of(prompt))),
+    ("DESCRIPTION", |prompt| Cell::of(prompt, "description")),
+];
+
 /// Lists the prompts.
-pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let prompts = mcp::list(remote, method::PROMPTS_LIST, "prompts").await?;
-    let text =
-        |one: &Raw, member: &str| one.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default();
-    let mut table = Table::new(&["PROMPT", "ARGUMENTS", "DESCRIPTION"]);
-    table.rows.extend(prompts.iter().map(|prompt| {
-        let cells = [text(prompt, "name"), arguments_of(prompt), text(prompt, "description")];
-        cells.iter().map(|text| Cell::new(text)).collect()
-    }));
-    let names = prompts.iter().map(|prompt| text(prompt, "name")).collect();
-    screen.show(&View { document: Raw::object(&[("prompts", &list_of(&prompts))]), names, table })?;
-    Ok(())
+    let document = Raw::object(&[("prompts", &list_of(&prompts))]);
+    Ok(screen.show(&View::list(document, &prompts, "name", COLUMNS))?)
 }
 
 /// Shows the messages of a prompt.
@@ -32,7 +31,7 @@ pub(super) async fn show(
     name: &str,
     given: &TypedArguments,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let params = Raw::object(&[("name", &Raw::of(name)), ("arguments", &given.strings()?)]);
     let result = mcp::ask(remote, method::PROMPTS_GET, params).await?;
     if screen.format != OutputFormat::Table {

@@ -9,9 +9,10 @@ use std::io::{self, BufRead, Read as _, Write};
 
 use url::Url;
 
-use super::super::remote::RemoteError;
+use super::super::error::CommandError;
 use super::super::{browser, visible};
-use super::tools::{kind, list_of, plain};
+use super::members::{list_of, plain};
+use super::tools::kind;
 use json::Raw;
 use protocol::method;
 
@@ -26,14 +27,14 @@ pub(super) struct Person<'p> {
 
 impl Person<'_> {
     /// Asks all that an `input_required` result asks for. Returns the `inputResponses`.
-    pub(super) fn answer(&mut self, result: &Raw) -> Result<Raw, RemoteError> {
+    pub(super) fn answer(&mut self, result: &Raw) -> Result<Raw, CommandError> {
         let requests = result.get("inputRequests").unwrap_or_else(Raw::empty_object);
         let mut responses = Raw::empty_object();
         for (key, request) in requests.members() {
             let expected = request.text("method").unwrap_or_default();
             if expected != method::ELICITATION_CREATE {
                 let text = format!("the tool asks for {expected}, which this command cannot give");
-                return Err(RemoteError::Refused(visible::line(&text)));
+                return Err(CommandError::Refused(visible::line(&text)));
             }
             let params = request.get("params").unwrap_or_else(Raw::empty_object);
             responses = responses.with(&key, &self.elicited(&params)?);
@@ -198,7 +199,7 @@ mod tests {
             "extras":{"type":"array","items":{"enum":["meal","seat"]}},
             "window":{"type":"boolean"}}}}}}}"#;
 
-    fn answered(request: &str, typed: &str) -> (Result<Raw, RemoteError>, String) {
+    fn answered(request: &str, typed: &str) -> (Result<Raw, CommandError>, String) {
         let mut out = Vec::new();
         let mut person = Person { input: &mut typed.as_bytes(), out: &mut out };
         let answer = person.answer(&Raw::parse(&request.to_owned().into()).expect("JSON"));
@@ -251,6 +252,6 @@ mod tests {
         let other = r#"{"inputRequests":{"q":{"method":"sampling/createMessage","params":{}}}}"#;
         let (answer, _) = answered(other, "y\n");
         let expected = "the tool asks for sampling/createMessage, which this command cannot give";
-        assert_eq!(answer, Err(RemoteError::Refused(expected.into())));
+        assert_eq!(answer, Err(CommandError::Refused(expected.into())));
     }
 }

@@ -6,35 +6,43 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::super::remote::{Remote, RemoteError, not_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::{Remote, not_a_gateway};
+use super::members::list_of;
 use super::screen::{OutputFormat, Screen, View};
-use super::table::{Cell, Table};
-use super::tools::list_of;
+use super::table::{Cell, Column, Table};
 use super::{content, mcp};
 use json::Raw;
 use protocol::method;
 
+const COLUMNS: &[Column] = &[
+    ("URI", |one| Cell::new(&uri(one))),
+    ("NAME", |one| Cell::of(one, "name")),
+    ("TYPE", |one| Cell::of(one, "mimeType")),
+    ("DESCRIPTION", |one| Cell::of(one, "description")),
+];
+
 /// Lists the resources and the templates of resources.
-pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let resources = mcp::list(remote, method::RESOURCES_LIST, "resources").await?;
     let templates = mcp::list(remote, method::RESOURCE_TEMPLATES_LIST, "resourceTemplates").await?;
     let document =
         Raw::object(&[("resources", &list_of(&resources)), ("resourceTemplates", &list_of(&templates))]);
-    let uris =
-        resources.iter().map(|one| ("uri", one)).chain(templates.iter().map(|one| ("uriTemplate", one)));
-    let (mut table, mut names) = (Table::new(&["URI", "NAME", "TYPE", "DESCRIPTION"]), Vec::new());
-    for (member, one) in uris {
-        let text = |member| one.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default();
-        let cells = [text(member), text("name"), text("mimeType"), text("description")];
-        table.rows.push(cells.iter().map(|text| Cell::new(text)).collect());
-        names.push(text(member));
-    }
-    screen.show(&View { document, names, table })?;
-    Ok(())
+    let all = [resources, templates].concat();
+    Ok(screen.show(&View {
+        document,
+        names: all.iter().map(uri).collect(),
+        table: Table::of(&all, COLUMNS),
+    })?)
+}
+
+/// The URI of a resource, or that of a template.
+fn uri(of: &Raw) -> String {
+    of.text("uri").or_else(|| of.text("uriTemplate")).unwrap_or_default().into_owned()
 }
 
 /// Reads a resource.
-pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let params = Raw::object(&[("uri", &Raw::of(uri))]);
     let result = mcp::ask(remote, method::RESOURCES_READ, params).await?;
     if screen.format != OutputFormat::Table {
@@ -51,10 +59,10 @@ pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) ->
 }
 
 /// Returns the bytes of one content.
-fn bytes_of(resource: &Raw) -> Result<Vec<u8>, RemoteError> {
+fn bytes_of(resource: &Raw) -> Result<Vec<u8>, CommandError> {
     if let Some(blob) = resource.text("blob") {
         let decoded = STANDARD.decode(blob.as_bytes());
-        return decoded.map_err(|_| RemoteError::Refused("the server sent data that is not Base64".into()));
+        return decoded.map_err(|_| CommandError::Refused("the server sent data that is not Base64".into()));
     }
     Ok(resource.text("text").unwrap_or_default().into_owned().into_bytes())
 }

@@ -13,7 +13,8 @@ use rustix::termios::tcgetwinsize;
 
 use super::super::visible;
 use super::json_text;
-use super::table::{Table, shortened};
+use super::members::text;
+use super::table::{Column, Table, shortened};
 use crate::config::import::yaml;
 use json::Raw;
 
@@ -62,6 +63,14 @@ pub(in crate::cli) struct View {
     pub(in crate::cli) names: Vec<String>,
     /// For people.
     pub(in crate::cli) table: Table,
+}
+
+impl View {
+    /// A list of `items` in the answer `document`. The member `name` of each is its name.
+    pub(super) fn list(document: Raw, items: &[Raw], name: &str, columns: &[Column]) -> Self {
+        let names = items.iter().map(|item| text(item, name)).collect();
+        Self { document, names, table: Table::of(items, columns) }
+    }
 }
 
 /// Where a command writes.

@@ -8,41 +8,88 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::super::remote::{Remote, RemoteError, not_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::{Remote, not_a_gateway};
+use super::members::{any_elements, elements, is, number, or_dash, text};
 use super::screen::{Screen, View};
-use super::table::{Cell, Table};
+use super::table::{Cell, Column, Table};
 use json::Raw;
 
+const HEALTH: &[Column] = &[
+    ("SERVER", |server| Cell::of(server, "name")),
+    ("STATE", |server| Cell::state(&text(server, "state"))),
+    ("HEALTHY", |server| Cell::new(if is_healthy(server) { "yes" } else { "no" })),
+    ("LATENCY", latency),
+    ("LAST SEEN", |server| Cell::new(&or_dash(text(server, "last_seen")))),
+    ("LAST ERROR", |server| Cell::new(&last_error(server))),
+];
+
+const SERVERS: &[Column] = &[
+    ("SERVER", |server| Cell::of(server, "name")),
+    ("STATE", |server| Cell::state(&text(server, "state"))),
+    ("BREAKER", breaker),
+    ("TOOLS", |server| Cell::new(&number(server, "tool_count"))),
+    ("CALLS", |server| Cell::new(&number(&counters(server), "calls"))),
+    ("ERRORS", |server| Cell::new(&share_of_errors(&counters(server)))),
+    ("TRANSPORT", |server| Cell::of(server, "transport")),
+    ("TARGET", target),
+];
+
+const BREAKERS: &[Column] = &[
+    ("SERVER", |breaker| Cell::of(breaker, "server")),
+    ("STATE", |breaker| Cell::state(&text(breaker, "state"))),
+    ("FAILURES", |breaker| Cell::new(&number(breaker, "failure_count"))),
+    ("NEXT PROBE", probe),
+];
+
+fn latency(server: &Raw) -> Cell {
+    let latency = server.get_as::<f64>("latency_ms");
+    Cell::new(&latency.map_or("-".into(), |time| format!("{time:.0} ms")))
+}
+
+/// A server that is not configured has no breaker.
+fn breaker(server: &Raw) -> Cell {
+    let has_one = server.text("transport").is_some();
+    if has_one { Cell::state(&text(server, "breaker")) } else { Cell::new("-") }
+}
+
+fn target(server: &Raw) -> Cell {
+    let target = ["url", "command", "builtin"].iter().find_map(|member| server.text(member));
+    Cell::new(&target.unwrap_or_default())
+}
+
+fn probe(breaker: &Raw) -> Cell {
+    let probe = breaker.get_as::<f64>("seconds_until_probe");
+    Cell::new(&probe.map_or("-".into(), |seconds| format!("in {seconds:.1} s")))
+}
+
+/// The counters of a server.
+pub(super) fn counters(server: &Raw) -> Raw {
+    server.get("counters").unwrap_or_else(Raw::empty_object)
+}
+
 /// Shows the health of all servers. Fails if none is healthy.
-pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn status(
+    remote: &Remote,
+    check: bool,
+    screen: &mut Screen<'_>,
+) -> Result<(), CommandError> {
     let query: &[_] = if check { &[("check", "true")] } else { &[] };
     let health = remote.rest(Method::GET, &["health"], query).await?;
     let (overall, servers) = (text(&health, "status"), elements(&health, "servers")?);
-    let mut table = Table::new(&["SERVER", "STATE", "HEALTHY", "LATENCY", "LAST SEEN", "LAST ERROR"]);
-    table.rows.extend(servers.iter().map(|server| {
-        let latency = server.get_as::<f64>("latency_ms").map_or("-".into(), |time| format!("{time:.0} ms"));
-        vec![
-            Cell::new(&text(server, "name")),
-            Cell::state(&text(server, "state")),
-            Cell::new(if is_healthy(server) { "yes" } else { "no" }),
-            Cell::new(&latency),
-            Cell::new(&or_dash(text(server, "last_seen"))),
-            Cell::new(&last_error(server)),
-        ]
-    }));
     screen.note(&format!("{}: {overall}, {}", remote.origin(), how_many_are_healthy(&servers)))?;
-    screen.show(&View { names: names(&servers, "name"), document: health, table })?;
+    screen.show(&View::list(health, &servers, "name", HEALTH))?;
     show_logins(&servers, screen)?;
     note_problems(&servers, screen)?;
     match overall.as_str() {
-        "unhealthy" => Err(RemoteError::Refused("no server is healthy".into())),
+        "unhealthy" => Err(CommandError::Refused("no server is healthy".into())),
         _ => Ok(()),
     }
 }
 
 /// Whether calls reach the server, or would start it.
 pub(super) fn is_healthy(server: &Raw) -> bool {
-    server.get_as("healthy").unwrap_or(false)
+    is(server, "healthy")
 }
 
 /// How many of `servers` are healthy, in words. Disabled ones do not count.
@@ -53,7 +100,7 @@ pub(super) fn how_many_are_healthy(servers: &[Raw]) -> String {
 }
 
 /// Shows the login page of each server that waits for one.
-fn show_logins(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+fn show_logins(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), CommandError> {
     for server in servers {
         if let Some(url) = server.text("login_url") {
             screen.note(&format!("{} waits for a login: open {url}", text(server, "name")))?;
@@ -63,10 +110,10 @@ fn show_logins(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), RemoteErr
 }
 
 /// Lists the servers.
-pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let document = remote.rest(Method::GET, &["servers"], &[]).await?;
     let servers = elements(&document, "servers")?;
-    screen.show(&View { names: names(&servers, "name"), document, table: table_of(&servers) })?;
+    screen.show(&View::list(document, &servers, "name", SERVERS))?;
     show_logins(&servers, screen)?;
     note_problems(&servers, screen)?;
     note_starts(&servers, screen)?;
@@ -83,10 +130,10 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
 }
 
 /// Notes the mistakes in the entries of the servers.
-fn note_problems(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+fn note_problems(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), CommandError> {
     for server in servers {
         let name = text(server, "name");
-        for problem in server.get("problems").iter().flat_map(Raw::elements) {
+        for problem in any_elements(server, "problems") {
             screen.note(&format!("{name}: {}", mistake(&problem)))?;
         }
     }
@@ -102,7 +149,7 @@ fn mistake(problem: &Raw) -> String {
 }
 
 /// Notes which offers are remembered from an earlier run, and which programs are starting.
-fn note_starts(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+fn note_starts(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), CommandError> {
     for server in servers {
         let name = text(server, "name");
         if let Some(age_ms) = server.get_as::<f64>("remembered_age_ms") {
@@ -132,7 +179,7 @@ pub(super) async fn change(
     name: &str,
     action: &str,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let server = remote.rest(Method::POST, &["servers", name, action], &[]).await?;
     one(server, screen)?;
     if action != "reconnect" {
@@ -144,7 +191,7 @@ pub(super) async fn change(
 }
 
 /// Makes the gateway read its configuration file again.
-pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let document = remote.rest(Method::POST, &["reload"], &[]).await?;
     document.get("added").ok_or_else(not_a_gateway)?;
     let mut table = Table::new(&["SERVER", "CHANGE"]);
@@ -155,7 +202,7 @@ pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(
             names.push(server);
         }
     }
-    let problems: Vec<Raw> = document.get("problems").iter().flat_map(Raw::elements).collect();
+    let problems = any_elements(&document, "problems");
     let at_restart = document.get_as::<Vec<String>>("at_restart").unwrap_or_default();
     screen.show(&View { document, names, table })?;
     if !at_restart.is_empty() {
@@ -167,7 +214,7 @@ pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(
     if problems.is_empty() {
         return Ok(());
     }
-    Err(RemoteError::Refused(
+    Err(CommandError::Refused(
         "the rest of the file was applied; correct the entries above and reload again".into(),
     ))
 }
@@ -183,11 +230,10 @@ const CHANGES: [(&str, &str); 6] = [
 ];
 
 /// Lists the circuit breakers.
-pub(super) async fn breakers(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn breakers(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let document = remote.rest(Method::GET, &["circuit-breakers"], &[]).await?;
     let breakers = elements(&document, "circuit_breakers")?;
-    screen.show(&View { names: names(&breakers, "server"), document, table: breakers_of(&breakers) })?;
-    Ok(())
+    Ok(screen.show(&View::list(document, &breakers, "server", BREAKERS))?)
 }
 
 /// Closes the circuit breaker of a server.
@@ -195,59 +241,16 @@ pub(super) async fn reset_breaker(
     remote: &Remote,
     name: &str,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let breaker = remote.rest(Method::POST, &["circuit-breakers", name, "reset"], &[]).await?;
     breaker.get("server").ok_or_else(not_a_gateway)?;
-    let table = breakers_of(std::slice::from_ref(&breaker));
-    screen.show(&View { names: vec![text(&breaker, "server")], document: breaker, table })?;
-    Ok(())
+    Ok(screen.show(&View::list(breaker.clone(), &[breaker], "server", BREAKERS))?)
 }
 
 /// Shows the server that an action was done to.
-pub(super) fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     server.get("name").ok_or_else(not_a_gateway)?;
-    let table = table_of(std::slice::from_ref(&server));
-    screen.show(&View { names: vec![text(&server, "name")], document: server, table })?;
-    Ok(())
-}
-
-fn table_of(servers: &[Raw]) -> Table {
-    let mut table =
-        Table::new(&["SERVER", "STATE", "BREAKER", "TOOLS", "CALLS", "ERRORS", "TRANSPORT", "TARGET"]);
-    table.rows.extend(servers.iter().map(|server| {
-        let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
-        let target = ["url", "command", "builtin"].iter().find_map(|member| server.text(member));
-        vec![
-            Cell::new(&text(server, "name")),
-            Cell::state(&text(server, "state")),
-            // A server that is not configured has neither.
-            if server.text("transport").is_some() {
-                Cell::state(&text(server, "breaker"))
-            } else {
-                Cell::new("-")
-            },
-            Cell::new(&number(server, "tool_count")),
-            Cell::new(&number(&counters, "calls")),
-            Cell::new(&share_of_errors(&counters)),
-            Cell::new(&text(server, "transport")),
-            Cell::new(&target.unwrap_or_default()),
-        ]
-    }));
-    table
-}
-
-fn breakers_of(breakers: &[Raw]) -> Table {
-    let mut table = Table::new(&["SERVER", "STATE", "FAILURES", "NEXT PROBE"]);
-    table.rows.extend(breakers.iter().map(|breaker| {
-        let probe = breaker.get_as::<f64>("seconds_until_probe");
-        vec![
-            Cell::new(&text(breaker, "server")),
-            Cell::state(&text(breaker, "state")),
-            Cell::new(&number(breaker, "failure_count")),
-            Cell::new(&probe.map_or("-".into(), |seconds| format!("in {seconds:.1} s"))),
-        ]
-    }));
-    table
+    Ok(screen.show(&View::list(server.clone(), &[server], "name", SERVERS))?)
 }
 
 /// How many calls failed on the way, were answered with a JSON-RPC error, or ended with the error of a tool.
@@ -269,24 +272,4 @@ fn share_of_errors(counters: &Raw) -> String {
 pub(super) fn last_error(server: &Raw) -> String {
     let at = server.text("last_error_at").map_or(String::new(), |at| format!("{at}  "));
     or_dash(format!("{at}{}", text(server, "last_error")))
-}
-
-pub(super) fn elements(document: &Raw, member: &str) -> Result<Vec<Raw>, RemoteError> {
-    Ok(document.get(member).ok_or_else(not_a_gateway)?.elements().collect())
-}
-
-pub(super) fn names(all: &[Raw], member: &str) -> Vec<String> {
-    all.iter().map(|one| text(one, member)).collect()
-}
-
-pub(super) fn text(of: &Raw, member: &str) -> String {
-    of.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default()
-}
-
-pub(super) fn number(of: &Raw, member: &str) -> String {
-    of.get(member).map_or_else(|| "-".to_owned(), |number| number.as_str().to_owned())
-}
-
-pub(super) fn or_dash(text: String) -> String {
-    if text.is_empty() { "-".to_owned() } else { text }
 }

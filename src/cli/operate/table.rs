@@ -11,6 +11,8 @@ use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::super::visible;
+use super::members::text;
+use json::Raw;
 
 /// Columns are not made narrower than this.
 const MIN_WIDTH: usize = 8;
@@ -65,6 +67,11 @@ impl Cell {
         Self { text: visible::line(text), severity: Severity::Plain }
     }
 
+    /// A cell with the text `member` of an item.
+    pub(in crate::cli) fn of(item: &Raw, member: &str) -> Self {
+        Self::new(&text(item, member))
+    }
+
     /// A cell that one should look at.
     pub(in crate::cli) fn warning(text: &str) -> Self {
         Self { severity: Severity::Warning, ..Self::new(text) }
@@ -75,6 +82,9 @@ impl Cell {
         Self { severity: Severity::of_state(state), ..Self::new(state) }
     }
 }
+
+/// A column of a list: its title, and the cell of an item.
+pub(in crate::cli) type Column = (&'static str, fn(&Raw) -> Cell);
 
 /// A table with a header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -89,6 +99,13 @@ impl Table {
     /// An empty table.
     pub(in crate::cli) fn new(header: &[&'static str]) -> Self {
         Self { header: header.to_vec(), ..Self::default() }
+    }
+
+    /// A table with a row for each of `items`.
+    pub(in crate::cli) fn of(items: &[Raw], columns: &[Column]) -> Self {
+        let header = columns.iter().map(|(title, _)| *title).collect();
+        let row = |item: &Raw| columns.iter().map(|(_, cell)| cell(item)).collect();
+        Self { header, rows: items.iter().map(row).collect(), folds: false }
     }
 
     /// Returns the table with its last column on as many lines as the terminal makes necessary.

@@ -4,17 +4,25 @@
 
 use http::Method;
 
-use super::super::remote::{Remote, RemoteError, not_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::Remote;
 use super::super::visible;
 use super::json_text;
+use super::members::{elements, list_of, plain, text};
 use super::screen::{OutputFormat, Screen, View};
-use super::table::{Cell, Table};
+use super::table::{Cell, Column, Table};
 use json::Raw;
 
 /// In the error of the gateway for a hidden tool.
 const HIDDEN: &str = "hidden by `tools.";
 /// Names in the error for an unknown tool.
 const MAX_SUGGESTIONS: usize = 5;
+
+const COLUMNS: &[Column] = &[
+    ("TOOL", |tool| Cell::of(tool, "name")),
+    ("SERVER", |tool| Cell::of(tool, "server")),
+    ("DESCRIPTION", |tool| Cell::new(&description(tool))),
+];
 
 /// Lists the tools of `view`, or those of the own credential, of which name, server or description contain every word of
 /// `query`.
@@ -23,20 +31,12 @@ pub(super) async fn list(
     query: &[String],
     view: Option<&str>,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let words: Vec<_> =
         query.iter().flat_map(|text| text.split_whitespace()).map(str::to_lowercase).collect();
     let tools: Vec<_> = all(remote, view).await?.into_iter().filter(|tool| has_all(tool, &words)).collect();
-    let mut table = Table::new(&["TOOL", "SERVER", "DESCRIPTION"]);
-    table.rows.extend(tools.iter().map(|tool| {
-        [text(tool, "name"), text(tool, "server"), description(tool)]
-            .iter()
-            .map(|text| Cell::new(text))
-            .collect()
-    }));
-    let names = tools.iter().map(|tool| text(tool, "name")).collect();
     let document = Raw::object(&[("tools", &list_of(&tools))]);
-    screen.show(&View { document, names, table })?;
+    screen.show(&View::list(document, &tools, "name", COLUMNS))?;
     if tools.is_empty() {
         screen.note("no tool matches; `switchyard servers` shows which servers are connected")?;
     }
@@ -44,7 +44,7 @@ pub(super) async fn list(
 }
 
 /// Shows one tool: its server, its parameters and its annotations.
-pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let tool = match find(&all(remote, None).await?, name) {
         Ok(tool) => tool,
         Err(unknown) => return Err(hidden(remote, name).await.unwrap_or(unknown)),
@@ -83,25 +83,25 @@ pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -
 }
 
 /// Returns the input schema of a tool, if it is known.
-pub(super) async fn schema(remote: &Remote, name: &str) -> Result<Option<Raw>, RemoteError> {
+pub(super) async fn schema(remote: &Remote, name: &str) -> Result<Option<Raw>, CommandError> {
     let Ok(tool) = find(&all(remote, None).await?, name) else { return Ok(None) };
     Ok(tool.get("definition").and_then(|definition| definition.get("inputSchema")))
 }
 
 /// Returns the refusal of the gateway for a tool that a setting hides. Only superusers get one.
-async fn hidden(remote: &Remote, name: &str) -> Option<RemoteError> {
+async fn hidden(remote: &Remote, name: &str) -> Option<CommandError> {
     let refused = remote.rest(Method::GET, &["tools", name], &[]).await.err()?;
-    matches!(&refused, RemoteError::Refused(text) if text.contains(HIDDEN)).then_some(refused)
+    matches!(&refused, CommandError::Refused(text) if text.contains(HIDDEN)).then_some(refused)
 }
 
-async fn all(remote: &Remote, view: Option<&str>) -> Result<Vec<Raw>, RemoteError> {
+async fn all(remote: &Remote, view: Option<&str>) -> Result<Vec<Raw>, CommandError> {
     let query: Vec<(&str, &str)> = view.map(|view| ("view", view)).into_iter().collect();
     let answer = remote.rest(Method::GET, &["tools"], &query).await?;
-    Ok(answer.get("tools").ok_or_else(not_a_gateway)?.elements().collect())
+    elements(&answer, "tools")
 }
 
 /// Finds a tool by its offered name, or by its name at its server if only one server has it.
-fn find(tools: &[Raw], name: &str) -> Result<Raw, RemoteError> {
+fn find(tools: &[Raw], name: &str) -> Result<Raw, CommandError> {
     let called =
         |member: &str| tools.iter().filter(|tool| text(tool, member) == name).cloned().collect::<Vec<_>>();
     if let Some(tool) = called("name").pop() {
@@ -119,11 +119,7 @@ fn find(tools: &[Raw], name: &str) -> Result<Raw, RemoteError> {
     } else {
         format!("there are {}", names.join(", "))
     };
-    Err(RemoteError::Refused(visible::line(&format!("there is no tool called {name:?}; {hint}"))))
-}
-
-fn text(tool: &Raw, member: &str) -> String {
-    tool.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default()
+    Err(CommandError::Refused(visible::line(&format!("there is no tool called {name:?}; {hint}"))))
 }
 
 fn has_all(tool: &Raw, words: &[String]) -> bool {
@@ -179,15 +175,4 @@ pub(super) fn kind(property: &Raw) -> String {
         Some(name) => plain(&name),
         None => "any".to_owned(),
     }
-}
-
-/// Returns a string without its quotes, and any other value as JSON.
-pub(super) fn plain(value: &Raw) -> String {
-    value.as_part().text().map_or_else(|| value.as_str().to_owned(), std::borrow::Cow::into_owned)
-}
-
-/// Returns a JSON array of these values.
-pub(super) fn list_of(values: &[Raw]) -> Raw {
-    let texts: Vec<_> = values.iter().map(Raw::as_str).collect();
-    Raw::unindexed(format!("[{}]", texts.join(",")).into())
 }

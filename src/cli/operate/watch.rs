@@ -12,9 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Method;
 use tokio::time::sleep;
 
-use super::super::remote::{Remote, RemoteError};
+use super::super::error::CommandError;
+use super::super::remote::Remote;
+use super::members::{elements, number, text};
 use super::screen::{Screen, View};
-use super::servers::{elements, errors, how_many_are_healthy, is_healthy, last_error, names, number, text};
+use super::servers::{counters, errors, how_many_are_healthy, is_healthy, last_error};
 use super::table::{Cell, Table};
 use json::Raw;
 
@@ -27,7 +29,7 @@ struct Sample {
 }
 
 /// Shows the servers until the process is interrupted, or the gateway refuses the credential.
-pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let mut before = None;
     loop {
         let title = |text: &str| {
@@ -40,11 +42,12 @@ pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), 
             Ok(document) => {
                 let servers = elements(&document, "servers")?;
                 let (table, sample) = table_of(&servers, before.as_ref());
-                let view = View { names: names(&servers, "name"), document, table };
+                let names = servers.iter().map(|server| text(server, "name")).collect();
+                let view = View { names, document, table };
                 screen.redraw(&title(&how_many_are_healthy(&servers)), Some(&view))?;
                 before = Some(sample);
             }
-            Err(failed) if before.is_some() && !matches!(failed, RemoteError::Denied { .. }) => {
+            Err(failed) if before.is_some() && !matches!(failed, CommandError::Denied { .. }) => {
                 screen.redraw(&title(&failed.to_string()), None)?;
             }
             Err(failed) => return Err(failed),
@@ -72,7 +75,7 @@ fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
     let mut servers: Vec<&Raw> = servers.iter().collect();
     servers.sort_by_key(|server| is_healthy(server));
     for server in servers {
-        let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
+        let counters = counters(server);
         let counts = [counters.get_as("calls").unwrap_or(0_u64), errors(&counters)];
         let old = before.and_then(|before| Some((before.at, *before.counts.get(&text(server, "name"))?)));
         let rate = |at: usize| {

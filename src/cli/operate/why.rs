@@ -2,8 +2,10 @@
 
 use http::Method;
 
-use super::super::remote::{Remote, RemoteError, RunningGateway, not_a_gateway};
+use super::super::error::CommandError;
+use super::super::remote::{Remote, RunningGateway};
 use super::super::{environment, visible};
+use super::members::{any_elements, elements, is, text};
 use super::screen::{OutputFormat, Screen, View};
 use super::table::Table;
 use crate::config::Config;
@@ -32,12 +34,12 @@ pub(super) struct NamedClient {
 
 impl ClientView {
     /// The view that is named, or the holder of the named key and the view that it is bound to.
-    pub(super) fn named(&self, running: &RunningGateway) -> Result<NamedClient, RemoteError> {
+    pub(super) fn named(&self, running: &RunningGateway) -> Result<NamedClient, CommandError> {
         let Some(id) = &self.key else { return Ok(NamedClient { view: self.view.clone(), holder: None }) };
-        let usage = |text: String| RemoteError::Usage(text);
+        let usage = |text: String| CommandError::Usage(text);
         let path = &running.file.config;
-        let keys = Config::load_keys(path, &environment).map_err(|error| usage(error.to_string()))?;
-        let keys = keys.unwrap_or_default().all().map_err(|error| usage(error.to_string()))?;
+        let keys = Config::load_keys(path, &environment)?.unwrap_or_default();
+        let keys = keys.all().map_err(|error| usage(error.to_string()))?;
         match keys.into_iter().find(|key| key.id == *id) {
             Some(key) => {
                 let holder = Principal::of_key(&key.id, key.role).bound_to(key.view.clone());
@@ -57,11 +59,11 @@ pub(super) async fn explain(
     name: &str,
     client: &NamedClient,
     screen: &mut Screen<'_>,
-) -> Result<(), RemoteError> {
+) -> Result<(), CommandError> {
     let query: Vec<(&str, &str)> =
         [("tool", name)].into_iter().chain(client.view.as_deref().map(|view| ("view", view))).collect();
     let document = remote.rest(Method::GET, &["why"], &query).await?;
-    let tools: Vec<Raw> = document.get("tools").ok_or_else(not_a_gateway)?.elements().collect();
+    let tools = elements(&document, "tools")?;
     if screen.format != OutputFormat::Table {
         let names =
             tools.iter().map(|tool| format!("{}/{}", text(tool, "server"), text(tool, "tool"))).collect();
@@ -121,8 +123,7 @@ fn limits(tool: &Raw, client: &NamedClient) -> String {
             .map(|(what, which)| if which.is_empty() { which } else { format!(" with the {what} {which}") });
         format!("{} ({most}, {whom}{})", text(&limit, "name"), of.concat())
     };
-    let all = tool.get("limits").into_iter().flat_map(|limits| limits.elements().collect::<Vec<_>>());
-    all.filter(is_of).map(shown).collect::<Vec<_>>().join(", ")
+    any_elements(tool, "limits").into_iter().filter(is_of).map(shown).collect::<Vec<_>>().join(", ")
 }
 
 /// The rule that decided, as a place in the configuration file.
@@ -152,12 +153,4 @@ fn clash(tool: &Raw) -> String {
     }
     let others: Vec<String> = clash.get_as("others").unwrap_or_default();
     format!("other tools are called {name} too: {}", others.join(", "))
-}
-
-fn text(tool: &Raw, member: &str) -> String {
-    tool.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default()
-}
-
-fn is(tool: &Raw, member: &str) -> bool {
-    tool.get_as(member).unwrap_or(false)
 }

@@ -4,28 +4,37 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CommandError, MARK, ServiceContext, ServiceSpec, plain, reason_of};
+use super::{CommandError, MARK, ServiceContext, ServiceManager, ServiceSpec, plain, reason_of};
 use crate::connect::clients::Host;
 
 /// The name of the agent.
 const LABEL: &str = "switchyard.gateway";
-/// Fails without launchd.
-pub(super) const PROBE: [&str; 2] = ["launchctl", "version"];
-/// The advice where it is missing.
-pub(super) const ADVICE: &str =
-    "An agent needs launchd and a login at the screen. `--dry-run` prints the file.";
 
-pub(super) fn path(host: &Host<'_>) -> PathBuf {
+pub(super) const MANAGER: ServiceManager = ServiceManager {
+    path,
+    text,
+    log: |host| log(host).display().to_string(),
+    probe: (
+        &["launchctl", "version"],
+        "An agent needs launchd and a login at the screen. `--dry-run` prints the file.",
+    ),
+    start,
+    stop,
+    forget: |_| Ok(()),
+    state,
+    note: "",
+};
+
+fn path(host: &Host<'_>) -> PathBuf {
     host.home.join("Library/LaunchAgents").join(format!("{LABEL}.plist"))
 }
 
 /// The file of the log.
-pub(super) fn log(host: &Host<'_>) -> PathBuf {
+fn log(host: &Host<'_>) -> PathBuf {
     host.home.join("Library/Logs/switchyard.log")
 }
 
-/// The text of the property list; `None` if it cannot have a path or a variable.
-pub(super) fn text(spec: &ServiceSpec, host: &Host<'_>) -> Option<String> {
+fn text(spec: &ServiceSpec, host: &Host<'_>) -> Option<String> {
     let path = |path: &Path| escaped(path.to_str()?);
     let (program, config, folder) = (path(&spec.program)?, path(&spec.config)?, path(spec.folder())?);
     let log = path(&log(host))?;
@@ -89,20 +98,19 @@ fn target() -> String {
 }
 
 /// Stops the agent.
-pub(super) fn stop(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
+fn stop(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     process.command(&["launchctl", "bootout", &target()])
 }
 
 /// Starts the agent now and at each login. One that runs is started again.
-pub(super) fn start(path: &Path, process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
+fn start(path: &Path, process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     // It fails unless the agent runs.
     let _ = stop(process);
     process.command(&["launchctl", "enable", &target()])?;
     process.command(&["launchctl", "bootstrap", &domain(), &path.display().to_string()])
 }
 
-/// Whether the agent runs, and its state in words.
-pub(super) fn state(process: &ServiceContext<'_, '_>) -> (bool, String) {
+fn state(process: &ServiceContext<'_, '_>) -> (bool, String) {
     match (process.run)(&["launchctl", "print", &target()]) {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout);

@@ -19,8 +19,9 @@ use settings::expand::Lookup;
 use settings::one_line;
 
 use super::ConfigFile;
-use super::confirm::{CommandError, CommandStreams, WriteOptions, with_streams};
+use super::confirm::{CommandStreams, WriteOptions, with_streams};
 use super::connect::this_host;
+use super::error::CommandError;
 use super::remote::DEFAULT_FILE;
 use crate::config::Config;
 use crate::connect::clients::{Host, System};
@@ -97,45 +98,33 @@ impl ServiceSpec {
 }
 
 /// The program that starts and ends services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServiceManager {
-    Systemd,
-    Launchd,
+struct ServiceManager {
+    /// The file of the service.
+    path: fn(&Host<'_>) -> PathBuf,
+    /// Its text; `None` if it cannot have a path or a variable.
+    text: fn(&ServiceSpec, &Host<'_>) -> Option<String>,
+    /// The place of the log, for people.
+    log: fn(&Host<'_>) -> String,
+    /// A command that fails without it, and the advice then.
+    probe: (&'static [&'static str], &'static str),
+    start: fn(&Path, &ServiceContext<'_, '_>) -> Result<(), CommandError>,
+    stop: fn(&ServiceContext<'_, '_>) -> Result<(), CommandError>,
+    /// Forgets a service whose file was removed.
+    forget: fn(&ServiceContext<'_, '_>) -> Result<(), CommandError>,
+    /// Whether the service runs, and its state in words.
+    state: fn(&ServiceContext<'_, '_>) -> (bool, String),
+    /// A note after the installation.
+    note: &'static str,
 }
 
 impl ServiceManager {
-    fn of(system: System) -> Result<Self, CommandError> {
+    fn of(system: System) -> Result<&'static Self, CommandError> {
         match system {
-            System::Linux => Ok(Self::Systemd),
-            System::MacOs => Ok(Self::Launchd),
+            System::Linux => Ok(&systemd::MANAGER),
+            System::MacOs => Ok(&launchd::MANAGER),
             System::Windows => {
-                Err(CommandError::Other("there is no service manager for one person here".into()))
+                Err(CommandError::Refused("there is no service manager for one person here".into()))
             }
-        }
-    }
-
-    fn path(self, host: &Host<'_>) -> PathBuf {
-        match self {
-            Self::Systemd => systemd::path(host),
-            Self::Launchd => launchd::path(host),
-        }
-    }
-
-    fn text(self, spec: &ServiceSpec, host: &Host<'_>) -> Result<String, CommandError> {
-        let text = match self {
-            Self::Systemd => systemd::text(spec),
-            Self::Launchd => launchd::text(spec, host),
-        };
-        text.ok_or_else(|| {
-            CommandError::Usage("a path or a variable has characters that the file cannot have".into())
-        })
-    }
-
-    /// The place of the log, for people.
-    fn log(self, host: &Host<'_>) -> String {
-        match self {
-            Self::Systemd => format!("`journalctl --user -u {}`", systemd::UNIT),
-            Self::Launchd => launchd::log(host).display().to_string(),
         }
     }
 }
@@ -155,7 +144,8 @@ struct ServiceContext<'p, 's> {
 impl ServiceContext<'_, '_> {
     /// Runs a command of the service manager, whose failure is that of this command.
     fn command(&self, words: &[&str]) -> Result<(), CommandError> {
-        let failed = |reason: String| CommandError::Other(format!("`{}` failed: {reason}", words.join(" ")));
+        let failed =
+            |reason: String| CommandError::Refused(format!("`{}` failed: {reason}", words.join(" ")));
         match (self.run)(words) {
             Err(error) => Err(failed(error.to_string())),
             Ok(output) if output.status.success() => Ok(()),
@@ -164,11 +154,8 @@ impl ServiceContext<'_, '_> {
     }
 
     /// Fails with what to do if the service manager does not answer.
-    fn require(&self, manager: ServiceManager) -> Result<(), CommandError> {
-        let (words, advice): (&[&str], _) = match manager {
-            ServiceManager::Systemd => (&systemd::PROBE, systemd::ADVICE),
-            ServiceManager::Launchd => (&launchd::PROBE, launchd::ADVICE),
-        };
+    fn require(&self, manager: &ServiceManager) -> Result<(), CommandError> {
+        let (words, advice) = manager.probe;
         let reason = match (self.run)(words) {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => reason_of(&output),
@@ -177,7 +164,7 @@ impl ServiceContext<'_, '_> {
             }
             Err(error) => error.to_string(),
         };
-        Err(CommandError::Other(format!("`{}` does not work: {reason}\n{advice}", words.join(" "))))
+        Err(CommandError::Refused(format!("`{}` does not work: {reason}\n{advice}", words.join(" "))))
     }
 }
 
@@ -201,13 +188,15 @@ fn run(command: &Service, process: &mut ServiceContext<'_, '_>) -> Result<(), Co
 }
 
 fn install(
-    manager: ServiceManager,
+    manager: &ServiceManager,
     arguments: &Install,
     process: &mut ServiceContext<'_, '_>,
 ) -> Result<(), CommandError> {
     let (spec, notes) = spec(&arguments.file, process)?;
-    let path = manager.path(&process.host);
-    let text = manager.text(&spec, &process.host)?;
+    let path = (manager.path)(&process.host);
+    let unwritable = "a path or a variable has characters that the file cannot have";
+    let text = (manager.text)(&spec, &process.host);
+    let text = text.ok_or_else(|| CommandError::Usage(unwritable.into()))?;
     for note in notes {
         writeln!(process.streams.err, "note: {note}")?;
     }
@@ -225,16 +214,13 @@ fn install(
     if is_dry {
         return Ok(());
     }
-    match manager {
-        ServiceManager::Systemd => systemd::start(process)?,
-        ServiceManager::Launchd => launchd::start(&path, process)?,
-    }
-    let log = manager.log(&process.host);
+    (manager.start)(&path, process)?;
+    let log = (manager.log)(&process.host);
     Ok(writeln!(
         process.streams.err,
         "The gateway runs, and starts at each login. Its log: {log}. `switchyard service status` shows its state, \
          `switchyard status` its servers.{}",
-        if manager == ServiceManager::Systemd { systemd::LINGER } else { "" }
+        manager.note
     )?)
 }
 
@@ -254,7 +240,7 @@ fn write(
         if writing.dry_run {
             return Ok(());
         }
-        return Err(CommandError::Other(format!(
+        return Err(CommandError::Refused(format!(
             "{}: another program wrote this file, so it stays: `--yes` replaces it, and keeps it beside the new one",
             change.path.display()
         )));
@@ -283,8 +269,7 @@ fn spec(
             "{config} does not exist: write it with `switchyard init`, or name it with --config"
         )));
     }
-    let (loaded, _) = Config::load_each(&config, process.environment)
-        .map_err(|error| CommandError::Usage(error.to_string()))?;
+    let (loaded, _) = Config::load_each(&config, process.environment)?;
     if loaded.server.transport == Transport::Stdio {
         let reason = "`server.transport: stdio` serves no clients over HTTP: write `both` or `http`";
         return Err(CommandError::Usage(format!("{}: {reason}", config.display())));
@@ -345,12 +330,12 @@ fn missing(spec: &ServiceSpec, environment: &Lookup<'_>) -> Vec<String> {
     }
 }
 
-fn status(manager: ServiceManager, process: &mut ServiceContext<'_, '_>) -> Result<(), CommandError> {
-    let path = manager.path(&process.host);
+fn status(manager: &ServiceManager, process: &mut ServiceContext<'_, '_>) -> Result<(), CommandError> {
+    let path = (manager.path)(&process.host);
     let written = std::fs::read_to_string(&path).ok();
     let state = match written.as_deref() {
         None => {
-            return Err(CommandError::Other(format!(
+            return Err(CommandError::Refused(format!(
                 "{} does not exist: `switchyard service install` writes it",
                 path.display()
             )));
@@ -359,28 +344,25 @@ fn status(manager: ServiceManager, process: &mut ServiceContext<'_, '_>) -> Resu
         Some(_) => "",
     };
     process.require(manager)?;
-    let (is_running, how) = match manager {
-        ServiceManager::Systemd => systemd::state(process),
-        ServiceManager::Launchd => launchd::state(process),
-    };
+    let (is_running, how) = (manager.state)(process);
     writeln!(process.streams.out, "file   {}{state}", path.display())?;
     writeln!(process.streams.out, "state  {how}")?;
-    writeln!(process.streams.out, "log    {}", manager.log(&process.host))?;
-    if is_running { Ok(()) } else { Err(CommandError::Other("the service does not run".into())) }
+    writeln!(process.streams.out, "log    {}", (manager.log)(&process.host))?;
+    if is_running { Ok(()) } else { Err(CommandError::Refused("the service does not run".into())) }
 }
 
 fn uninstall(
-    manager: ServiceManager,
+    manager: &ServiceManager,
     writing: &WriteOptions,
     process: &mut ServiceContext<'_, '_>,
 ) -> Result<(), CommandError> {
-    let path = manager.path(&process.host);
+    let path = (manager.path)(&process.host);
     let shown = path.display();
     let Ok(text) = std::fs::read_to_string(&path) else {
         return Ok(writeln!(process.streams.err, "{shown} does not exist, so nothing is installed")?);
     };
     if !text.contains(MARK) {
-        return Err(CommandError::Other(format!(
+        return Err(CommandError::Refused(format!(
             "{shown}: `switchyard service install` did not write it, so it stays"
         )));
     }
@@ -389,18 +371,12 @@ fn uninstall(
     }
     process.streams.agree(writing.yes, &format!("Stop the service and remove {shown}?"))?;
     // A service that cannot be stopped does not keep its file: it would start at the next login.
-    let stopped = match manager {
-        ServiceManager::Systemd => systemd::stop(process),
-        ServiceManager::Launchd => launchd::stop(process),
-    };
+    let stopped = (manager.stop)(process);
     std::fs::remove_file(&path)
-        .map_err(|error| CommandError::Other(format!("{shown}: it cannot be removed: {error}")))?;
+        .map_err(|error| CommandError::Refused(format!("{shown}: it cannot be removed: {error}")))?;
     writeln!(process.streams.err, "{shown}: removed")?;
     stopped?;
-    if manager == ServiceManager::Systemd {
-        systemd::forget(process)?;
-    }
-    Ok(())
+    (manager.forget)(process)
 }
 
 /// Runs the command with the streams and the machine of this process.

@@ -4,28 +4,34 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CommandError, MARK, ServiceContext, ServiceSpec, plain, reason_of};
+use super::{CommandError, MARK, ServiceContext, ServiceManager, ServiceSpec, plain, reason_of};
 use crate::connect::clients::{Base, Host};
 
+pub(super) const MANAGER: ServiceManager = ServiceManager {
+    path,
+    text: |spec, _| text(spec),
+    log: |_| format!("`journalctl --user -u {UNIT}`"),
+    probe: (&["systemctl", "--user", "show", "--property=Version"], ADVICE),
+    start: |_, process| start(process),
+    stop: |process| process.command(&["systemctl", "--user", "disable", "--now", UNIT]),
+    forget: |process| process.command(&READ_AGAIN),
+    state,
+    note: " `loginctl enable-linger` lets it run without a login.",
+};
+
 /// The name of the unit.
-pub(super) const UNIT: &str = "switchyard";
-/// Fails without a service manager of this user.
-pub(super) const PROBE: [&str; 4] = ["systemctl", "--user", "show", "--property=Version"];
-/// The advice where none answers.
-pub(super) const ADVICE: &str = "\
+const UNIT: &str = "switchyard";
+const ADVICE: &str = "\
 A user unit needs systemd and a login of this user, for instance over ssh and not with `su` or `sudo`; `sudo loginctl
 enable-linger USER` starts its service manager without a login. Without systemd, start `switchyard` with the program that starts
 others at login here. For all users there is the unit deploy/switchyard.service. `--dry-run` prints the file.";
 const READ_AGAIN: [&str; 3] = ["systemctl", "--user", "daemon-reload"];
-/// A note after the installation.
-pub(super) const LINGER: &str = " `loginctl enable-linger` lets it run without a login.";
 
-pub(super) fn path(host: &Host<'_>) -> PathBuf {
+fn path(host: &Host<'_>) -> PathBuf {
     host.folder(Base::Config).join("systemd/user").join(format!("{UNIT}.service"))
 }
 
-/// The text of the unit; `None` if it cannot have a path or a variable.
-pub(super) fn text(spec: &ServiceSpec) -> Option<String> {
+fn text(spec: &ServiceSpec) -> Option<String> {
     let path = |path: &Path| plain(path.to_str()?);
     let [program, config] = [&spec.program, &spec.config].map(|file| Some(quoted(&path(file)?, true)));
     let folder = path(spec.folder())?.replace('%', "%%");
@@ -66,25 +72,15 @@ fn quoted(text: &str, is_command: bool) -> String {
     format!("\"{}\"", if is_command { text.replace('$', "$$") } else { text })
 }
 
-/// Stops the unit, which does not start at the next login either.
-pub(super) fn stop(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
-    process.command(&["systemctl", "--user", "disable", "--now", UNIT])
-}
-
-/// Forgets a unit whose file was removed.
-pub(super) fn forget(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
-    process.command(&READ_AGAIN)
-}
-
 /// Starts the unit now and at each login. One that runs is started again.
-pub(super) fn start(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
+fn start(process: &ServiceContext<'_, '_>) -> Result<(), CommandError> {
     process.command(&READ_AGAIN)?;
     process.command(&["systemctl", "--user", "enable", UNIT])?;
     process.command(&["systemctl", "--user", "restart", UNIT])
 }
 
 /// Whether the unit runs, and its state in words.
-pub(super) fn state(process: &ServiceContext<'_, '_>) -> (bool, String) {
+fn state(process: &ServiceContext<'_, '_>) -> (bool, String) {
     let word = |what| match (process.run)(&["systemctl", "--user", what, UNIT]) {
         Ok(output) => reason_of(&output),
         Err(error) => error.to_string(),

@@ -1,6 +1,6 @@
 //! The rows of the table of clients.
 //!
-//! Invariant: a row names its source and the day. A test compares `docs/connect.md` with these rows.
+//! Invariant: a row names its source and the day. A test compares the pages of `docs/clients` with these rows.
 
 use super::{Base, Client, Constant, EVERYWHERE, Http, Reference, StdioEntry, System, TimeoutUnit, UserFile};
 use crate::connect::document::Syntax;
