@@ -44,6 +44,7 @@ use runtime::worker::Workers;
 
 #[cfg(feature = "program")]
 pub(crate) use authorization_server::check as check_authorization_server;
+pub(crate) use http::OPENAPI;
 #[cfg(feature = "program")]
 pub use reload::Load;
 pub use reload::Renewal;

@@ -212,7 +212,7 @@ impl Switchyard {
         let (max_body, drain) = (self.server.max_body_bytes, shutdown.clone());
         admin::router(
             Arc::clone(&self.manager),
-            admin::Options { max_body, drain, ..admin::Options::default() },
+            admin::Options { max_body, drain, document: Some(app::OPENAPI), ..admin::Options::default() },
         )
     }
 

@@ -21,6 +21,9 @@ use gateway::manager::Manager;
 use gateway::{Gateway, LoginPages};
 use runtime::telemetry::metrics::Clients;
 
+/// The document of the REST API, compressed by gzip.
+pub(crate) const OPENAPI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz"));
+
 /// Builds the HTTP service, with the endpoints of the authorization server `tokens` if there is one. Returns it with its
 /// sessions, whose calls can be cancelled at shutdown, and the login pages for clients on standard input and output.
 pub(super) fn service(
@@ -67,6 +70,7 @@ pub(super) fn service(
     let count_clients = count_clients(of_sessions(), sockets, Arc::clone(&refused));
     let options = admin::Options {
         max_body,
+        document: Some(OPENAPI),
         drain: leaving.clone(),
         authenticator: Some(authenticator),
         logins: Some(logins),
@@ -86,9 +90,10 @@ pub(super) fn service(
 
 /// Returns the handler of `POST /call`, which takes a place for each call among those of `sessions`.
 fn call_shortcut(api: admin::Api, sessions: Arc<Sessions>) -> Shortcut {
+    let api = Arc::new(api);
     Box::new(move |Admitted { head, body, principal, id, .. }| {
         let place = sessions.place_for(principal.as_ref().map_or("", |principal| principal.id()));
-        let api = api.clone();
+        let api = Arc::clone(&api);
         Box::pin(async move {
             match place {
                 Ok(_place) => {

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
@@ -20,11 +19,8 @@ use protocol::{ErrorCode, ErrorObject};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::RequestId;
 
-/// Approximate size of an answer beside the text of the tool.
-const ENVELOPE: usize = 512;
-
 /// The answer of a tool.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, ToSchema)]
 #[schema(as = CallAnswer)]
 pub(super) struct Answer<'a> {
     /// Whether the tool did what it was asked to.
@@ -69,9 +65,11 @@ pub(super) struct Answer<'a> {
     server: &'a str,
     /// `tool` under its older name.
     #[schema(examples("create_issue"))]
+    #[allow(dead_code)] // printed from `tool`
     tool_name: &'a str,
     /// `server` under its older name.
     #[schema(examples("issues"))]
+    #[allow(dead_code)] // printed from `server`
     server_name: &'a str,
     /// From the request to the answer, waiting and retries included.
     #[schema(examples(234.5), minimum = 0)]
@@ -133,6 +131,33 @@ impl<'a> Answer<'a> {
             request_id: id,
         })
     }
+
+    /// Prints it. Values of the server are copied as they are, and not checked again.
+    fn print(&self) -> Raw {
+        let [tool, server] = [self.tool, self.server].map(Raw::of);
+        let (code, hint) = (self.code.as_ref().map(Raw::of), self.hint.map(Raw::of));
+        let (success, retryable) = (Raw::of(&self.success), self.retryable.as_ref().map(Raw::of));
+        let (time, id) = (Raw::of(&self.execution_time_ms), Raw::of(&self.request_id));
+        let members = [
+            ("success", Some(&success)),
+            ("data", Some(&self.data)),
+            ("structured_content", self.structured_content.as_ref()),
+            ("content", Some(&self.content)),
+            ("error", self.error.as_ref()),
+            ("code", code.as_ref()),
+            ("hint", hint.as_ref()),
+            ("retryable", retryable.as_ref()),
+            ("rpc_error", self.rpc_error.as_ref()),
+            ("tool", Some(&tool)),
+            ("server", Some(&server)),
+            ("tool_name", Some(&tool)),
+            ("server_name", Some(&server)),
+            ("execution_time_ms", Some(&time)),
+            ("request_id", Some(&id)),
+        ];
+        let members: Vec<_> = members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        Raw::object(&members)
+    }
 }
 
 /// Prints the answer of `called`, charged to `principal` if it is large.
@@ -149,7 +174,7 @@ pub(super) fn printed(
     if 2 * size >= SMALL {
         charge.cover(5 * size).map_err(exhausted)?;
     }
-    let printed = Raw::with_capacity(&Answer::of(called, tool, id)?, 2 * size + ENVELOPE).bytes().clone();
+    let printed = Answer::of(called, tool, id)?.print().bytes().clone();
     if printed.len() < SMALL { Ok(printed) } else { charge.hold(printed).map_err(exhausted) }
 }
 
@@ -172,7 +197,7 @@ pub(super) fn needs_input(error: &ErrorObject) -> bool {
 
 fn of_result(result: &Raw) -> AnswerParts {
     let content = result.get("content").filter(|content| content.bytes().first() == Some(&b'['));
-    let kind: Option<String> = result.get_as("resultType");
+    let kind = result.text("resultType");
     match kind.as_deref() {
         None | Some("complete") => of_complete(result, content),
         Some("input_required") => {
@@ -234,16 +259,16 @@ impl AnswerParts {
 
 /// Returns the texts of the text blocks, as JSON strings.
 fn texts(content: Option<&Raw>) -> Vec<Raw> {
-    let is_text = |block: &Raw| block.get("type").is_some_and(|kind| kind.as_str() == "\"text\"");
+    let is_text = |block: &Raw| block.part("type").is_some_and(|kind| kind.bytes() == b"\"text\"");
     let blocks = content.into_iter().flat_map(Raw::elements).filter(is_text);
-    blocks.filter_map(|block| block.get("text")).filter(|text| text.as_str().starts_with('"')).collect()
+    blocks.filter_map(|block| block.get("text")).filter(|text| text.bytes().starts_with(b"\"")).collect()
 }
 
 /// Returns the value of a single text that is JSON. An error may have further texts for people after an object.
 fn json_in(texts: &[Raw], is_error: bool) -> Option<Raw> {
     let (text, others) = texts.split_first()?;
-    let text: String = text.read().ok()?;
-    let value = Raw::parse(&text.into()).ok()?;
+    let text = text.as_part().text()?;
+    let value = Raw::parse(&text.into_owned().into()).ok()?;
     (others.is_empty() || is_error && value.is_object()).then_some(value)
 }
 

@@ -157,6 +157,10 @@ pub(super) fn optional_object(value: Option<Raw>, field: &str) -> Result<Option<
 fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (types.next(), types.next());
+    let is_usual = first.is_some_and(|value| value == "application/json") && second.is_none();
+    if is_usual && !headers.contains_key(CONTENT_ENCODING) {
+        return Ok(());
+    }
     let text = first.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let suffixed = essence.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with("+json"));
@@ -219,14 +223,14 @@ fn noted<T>(outcome: Result<T, Mismatch>, field: &str, errors: &mut Vec<FieldErr
 
 fn name(value: &Raw) -> Result<String, Mismatch> {
     let is_text = value.bytes().first() == Some(&b'"');
-    match value.read::<String>() {
-        Ok(name) if name.is_empty() => Err(("an empty string".to_owned(), "a name")),
-        Ok(name) if name.len() > MAX_NAME => {
+    match value.as_part().text() {
+        Some(name) if name.is_empty() => Err(("an empty string".to_owned(), "a name")),
+        Some(name) if name.len() > MAX_NAME => {
             Err((format!("a string of {} bytes", name.len()), "a name of at most 1024 bytes"))
         }
-        Ok(name) => Ok(name),
-        Err(_) if is_text => Err(("a string that is not Unicode".to_owned(), "a string")),
-        Err(_) => Err((found(value), "a string")),
+        Some(name) => Ok(name.into_owned()),
+        None if is_text => Err(("a string that is not Unicode".to_owned(), "a string")),
+        None => Err((found(value), "a string")),
     }
 }
 
@@ -235,7 +239,7 @@ fn object(value: &Raw) -> Result<Raw, Mismatch> {
     if !value.is_object() {
         return Err((found(value), "an object"));
     }
-    if value.members().nth(MAX_MEMBERS).is_some() {
+    if value.as_part().places().nth(MAX_MEMBERS).is_some() {
         return Err((format!("more than {MAX_MEMBERS} members"), "an object of at most 10,000 members"));
     }
     match value.duplicate_key() {

@@ -3,6 +3,8 @@
 //! Not here: parsing the body (`body`), the form of the answer (`answer`), who may call (`operations`), routing and
 //! everything between Switchyard and the server (`gateway`).
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -70,7 +72,7 @@ pub(super) async fn call(
 }
 
 /// Handles a call for a caller that has already matched this route.
-pub async fn direct(api: Api, posted: Posted) -> Response {
+pub async fn direct(api: Arc<Api>, posted: Posted) -> Response {
     let Posted { headers, body, principal, id } = posted;
     let answered = async {
         let answered = match authorised(principal.as_ref(), Action::Call, Some(id)) {

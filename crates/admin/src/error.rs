@@ -40,7 +40,9 @@ impl From<Full> for Problem {
 pub(super) async fn finish(mut request: Request, next: Next) -> Response {
     let id = *request.extensions_mut().get_or_insert_with(RequestId::new);
     let account = Account::of(request.extensions().get().map(Principal::id));
-    finished(next.run(request), id, &account).await
+    let mut response = finished(next.run(request), id, &account).await;
+    response.headers_mut().insert(RequestId::HEADER, id.header_value());
+    response
 }
 
 /// The response to the request `id` that `answer` gives, also if it panics. `account` pays for a problem document.
@@ -57,9 +59,7 @@ pub(super) async fn finished(
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         print(&problem, (id, account), &mut response);
     }
-    let headers = response.headers_mut();
-    headers.insert(RequestId::HEADER, id.header_value());
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::{OpenApi, ToSchema};
+use utoipa::ToSchema;
 
 use super::server_state::ServerState;
 use super::view::{BreakerState, date};
@@ -22,7 +22,8 @@ use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
 
 /// The schemas of this module, to which the media type of an event stream cannot refer.
-#[derive(OpenApi)]
+#[cfg(test)]
+#[derive(utoipa::OpenApi)]
 #[openapi(components(schemas(
     CallStarted,
     CallEnded,

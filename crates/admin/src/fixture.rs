@@ -1,7 +1,8 @@
 //! Test support of this crate: a gateway in memory, requests to its router, and a check of every
 //! answer against the `OpenAPI` document.
 
-use std::sync::Arc;
+use std::io::Read as _;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -9,6 +10,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzEncoder;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -67,6 +70,7 @@ impl Gateway {
         let options = Options {
             configuration: Some(Arc::new(move || loaded.clone())),
             max_body: 64 * 1024,
+            document: Some(document()),
             drain: drain.clone(),
             reload: Some(reload),
             edit_entry: Some(Arc::new(|_, _, _| Ok(super::EditedEntry::default()))),
@@ -363,4 +367,15 @@ pub(super) fn server_with_tools(name: &str, tools: &'static str) -> (upstream::C
 
 pub(super) fn raw(text: &str) -> Raw {
     Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON")
+}
+
+/// The document of the operations, as the program has it.
+fn document() -> &'static [u8] {
+    static DOCUMENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let text = super::openapi_base::printed(&super::operations::described());
+        let mut compressed = Vec::new();
+        GzEncoder::new(text.as_bytes(), Compression::fast()).read_to_end(&mut compressed).expect("in memory");
+        compressed
+    });
+    &DOCUMENT
 }

@@ -41,6 +41,8 @@ mod metrics;
 mod metrics_text;
 mod offers;
 mod openapi;
+#[cfg(test)]
+mod openapi_base;
 mod operations;
 mod pages;
 mod parameters;
@@ -62,6 +64,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{Query, RawPathParams, Request, State};
 use axum::http::header::CONTENT_TYPE;
@@ -105,6 +108,8 @@ pub use server_entries::{EditEntry, EditedEntry, EntryChange, EntrySettings, Not
 pub struct Options {
     /// The largest body accepted, in bytes.
     pub max_body: usize,
+    /// The `OpenAPI` document of this API, compressed by gzip; none if it is not served. A test makes it of the operations.
+    pub document: Option<&'static [u8]>,
     /// Once this has begun, `/health/ready` reports that the instance is not ready.
     pub drain: Shutdown,
     /// Reloads the configuration file; none if there is no such file.
@@ -134,6 +139,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             max_body: MAX_BODY,
+            document: None,
             drain: Shutdown::new(),
             reload: None,
             configuration: None,
@@ -177,7 +183,7 @@ impl Api {
     /// The routes of this API; see [`router`]. Streaming calls that [`call()`] began are answered there.
     pub fn router(self) -> Router {
         operations::served(self.manager.live_events())
-            .merge(pages::routes())
+            .merge(pages::routes(self.options.document))
             .merge(dashboard::routes())
             .fallback(not_found)
             .method_not_allowed_fallback(method_not_allowed)
@@ -331,7 +337,9 @@ fn json<T: Serialize>(answer: &T) -> Response {
 
 /// A JSON text as an answer.
 fn json_bytes(body: Bytes) -> Response {
-    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 #[cfg(test)]

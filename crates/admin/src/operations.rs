@@ -1,7 +1,7 @@
 //! The operations of the API: one row has the path, the required action, the handler and the description.
 //!
-//! Invariants: routes and document come from the same rows, so the document cannot describe another API. The
-//! document is made on request, because making it takes more memory than serving everything else.
+//! Invariant: routes and document come from the same rows, so the document cannot describe another API. A test makes the
+//! document, which is committed and becomes part of the program.
 //!
 //! Not here: the description of the API as a whole (`openapi`).
 
@@ -10,16 +10,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware;
 use axum::routing::MethodRouter;
-use utoipa::OpenApi as _;
-use utoipa::openapi::OpenApi as Document;
 use utoipa_axum::PathItemExt;
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::{
     Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, clients, configuration,
-    event_data, events, grants, health, history, keys, logins, metrics, offers, openapi, reload, secrets,
-    server_entries, servers, stderr, views, why,
+    events, grants, health, history, keys, logins, metrics, offers, reload, secrets, server_entries, servers,
+    stderr, views, why,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -32,7 +29,8 @@ struct Operation {
     action: Option<Action>,
     path: fn() -> String,
     route: fn() -> MethodRouter<Api>,
-    description: fn() -> UtoipaMethodRouter<Api>,
+    #[cfg(test)]
+    description: fn() -> utoipa_axum::router::UtoipaMethodRouter<Api>,
 }
 
 macro_rules! operation {
@@ -48,6 +46,7 @@ macro_rules! operation {
                 };
                 methods.iter().fold(MethodRouter::new(), on)
             },
+            #[cfg(test)]
             description: || routes!($($function)+),
         }
     };
@@ -130,13 +129,17 @@ pub(super) fn served(events: &Arc<LiveEvents>) -> Router<Api> {
 }
 
 /// Returns all operations as the `OpenAPI` document.
-pub(super) fn described() -> Document {
+#[cfg(test)]
+pub(super) fn described() -> utoipa::openapi::OpenApi {
+    use utoipa::OpenApi as _;
+    use utoipa_axum::router::OpenApiRouter;
+
     let under = |prefix: &str| {
         let rows = OPERATIONS.iter().filter(|operation| operation.prefix == prefix);
         rows.fold(OpenApiRouter::new(), |router, operation| router.routes((operation.description)()))
     };
-    let mut base = openapi::base();
-    base.merge(event_data::Schemas::openapi());
+    let mut base = super::openapi_base::base();
+    base.merge(super::event_data::Schemas::openapi());
     let all = OpenApiRouter::with_openapi(base).nest(PREFIX, under(PREFIX)).merge(under(""));
     all.into_openapi()
 }

@@ -6,8 +6,9 @@
 //!
 //! Not here: what the document says (`openapi`).
 
+use std::future::ready;
 use std::io::Read as _;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::Path;
@@ -18,7 +19,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 
-use super::{entity_tag, error_page, not_found, openapi, operations};
+use super::{entity_tag, error_page, not_found};
 use protocol::error_code::PAGE;
 use runtime::memory::{SMALL, budget};
 
@@ -56,11 +57,6 @@ const INITIALIZER: (&str, &[u8]) = (
 "##,
 );
 
-static DOCUMENT: LazyLock<Page> = LazyLock::new(|| {
-    let text = openapi::printed(&operations::described());
-    // It changes with the program, under the same address.
-    Page::new(Bytes::from(text), "application/json", "no-cache")
-});
 static ERRORS: LazyLock<Page> = LazyLock::new(|| {
     let html = Bytes::from(error_page::html());
     Page::new(html, "text/html; charset=utf-8", "no-cache").confined()
@@ -79,14 +75,21 @@ fn decompressed(bytes: &[u8]) -> Bytes {
     content.into()
 }
 
-/// `/openapi.json` and `/docs`.
-pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new()
-        .route("/openapi.json", get(|headers: HeaderMap| async move { DOCUMENT.answer(&headers) }))
+/// `/docs`, and `/openapi.json` if there is a `document`, which is compressed by gzip.
+pub(super) fn routes<S: Clone + Send + Sync + 'static>(document: Option<&'static [u8]>) -> Router<S> {
+    document
+        .map_or_else(Router::new, described)
         .route("/docs", get(|| async { (StatusCode::PERMANENT_REDIRECT, [(LOCATION, "docs/")]) }))
         .route("/docs/", get(file))
         .route(PAGE, get(|headers: HeaderMap| async move { ERRORS.answer(&headers) }))
         .route("/docs/{*file}", get(file))
+}
+
+fn described<S: Clone + Send + Sync + 'static>(document: &'static [u8]) -> Router<S> {
+    // It changes with the program, under the same address.
+    let page = move || Page::new(decompressed(document), "application/json", "no-cache");
+    let page = Arc::new(LazyLock::new(page));
+    Router::new().route("/openapi.json", get(move |headers: HeaderMap| ready(page.answer(&headers))))
 }
 
 /// One file of Swagger UI.

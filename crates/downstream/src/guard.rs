@@ -207,7 +207,7 @@ impl Guard {
             && parts.uri.authority().is_none()
             && headers.get(HOST) == Some(usual)
             && !headers.contains_key(ORIGIN)
-            && !headers.contains_key(form::SEC_FETCH_SITE)
+            && !headers.contains_key(&form::SEC_FETCH_SITE)
     }
 
     /// Authenticates the head. For a public path `None` is a valid result; a valid credential is still returned there,

@@ -142,7 +142,7 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
         let value = map.get(&PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
         value.map(str::trim).and_then(Version::from_name).is_some_and(Version::is_modern)
     };
-    meta::claimed_version(params).is_some() || by_header()
+    by_header() || meta::claimed_version(params).is_some()
 }
 
 /// Checks the version header of a legacy request: absent, or a known revision.

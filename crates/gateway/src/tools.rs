@@ -1,5 +1,6 @@
 //! `tools/call`, and calls of tools over REST.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,16 +37,17 @@ impl Gateway {
             Ok(routed) => (Arc::clone(routed.server_name()), Arc::clone(&routed.subject)),
             Err(_) => ("".into(), "".into()),
         };
-        let call = async {
+        // Pinned in place, because moving a large future costs time in every call.
+        let mut call = pin!(async {
             let routed = RoutedRequest { timeout, started, ..routed? };
             collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
-        };
+        });
         let mut reply = match timeout {
             // Usually the deadline of the request at its server ends it.
-            Some(limit) => timeout_at(started + limit, call)
+            Some(limit) => timeout_at(started + limit, &mut call)
                 .await
                 .unwrap_or_else(|_| Err(timed_out(caller, limit, &server, &subject))),
-            None => call.await,
+            None => (&mut call).await,
         };
         if !caller.reads_both_eras && self.manager.has_logins() {
             reply = reply.or_else(|refusal| self.with_login(caller, request, (refusal, 0)));

@@ -193,7 +193,7 @@ impl Raw {
         if self.is_indexed() {
             return None;
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = std::collections::BTreeSet::new();
         self.as_part()
             .places()
             .map(|member| decode_key(&self.bytes[member.key]))

@@ -4,10 +4,16 @@
 //! Invariant: only members that the specification declares as optional are left out. A `null` in arguments or in a
 //! member of a vendor is a value and stays.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use json::part::{Part, key_is};
 use json::raw::Raw;
 
 use crate::meta;
+
+static NULL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("null"));
 
 /// Optional members of `params`.
 const OPTIONAL: [&str; 7] =
@@ -18,7 +24,7 @@ const OPTIONAL_INSIDE: [(&str, &[&str]); 2] =
 
 /// Returns `params` without optional members that are `null`; `None` if there are none.
 pub(crate) fn without_nulls(params: &Raw) -> Option<Raw> {
-    memchr::memmem::find(params.bytes(), b"null")?;
+    NULL.find(params.bytes())?;
     let mut changed = without(params, params.as_part(), &OPTIONAL);
     for (name, optional) in OPTIONAL_INSIDE {
         let inner = params.part(name).filter(|inner| inner.is_object());

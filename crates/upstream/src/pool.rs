@@ -259,9 +259,12 @@ impl Pool {
     /// Returns [`Error::Connect`] while there is no connection for `request` and the backoff delays the next one.
     pub(super) fn check_flapping(&self, request: PoolRequest<'_>) -> Result<(), Error> {
         let state = self.lock();
+        let waits = |group: &Group| group.live.is_empty() && group.connecting.is_none();
+        if !state.groups.iter().any(waits) {
+            return Ok(());
+        }
         let group = state.find(self.key(&state, request).0);
-        let waits = |group: &&Group| group.live.is_empty() && group.connecting.is_none();
-        group.filter(waits).map_or(Ok(()), |group| group.flap_backoff.check())
+        group.filter(|group| waits(group)).map_or(Ok(()), |group| group.flap_backoff.check())
     }
 
     /// Whether `request` uses a private connection while the shared connections are up.

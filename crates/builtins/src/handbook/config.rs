@@ -72,8 +72,8 @@ pub struct HandbookOptions {
     pub(crate) index_dir: Option<PathBuf>,
 }
 
-/// Files that are part of the program: the path of each with `/`, and its text.
-pub type EmbeddedFiles = &'static [(&'static str, &'static str)];
+/// Files that are part of the program: the path of each with `/`, and its text, compressed by gzip.
+pub type EmbeddedFiles = &'static [(&'static str, &'static [u8])];
 
 /// Documents of a handbook.
 #[derive(Clone)]

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
+use flate2::read::GzDecoder;
 use rustix::fs::OFlags;
 
 use super::config::{Documents, EmbeddedFiles};
@@ -59,8 +60,8 @@ impl Stamp {
     }
 
     /// The state of a file that is part of the program, which never changes.
-    fn embedded(text: &str, modified: SystemTime) -> Self {
-        Self { modified, len: text.len() as u64, device: 0, inode: 0, changed: (0, 0) }
+    fn embedded(compressed: &[u8], modified: SystemTime) -> Self {
+        Self { modified, len: compressed.len() as u64, device: 0, inode: 0, changed: (0, 0) }
     }
 }
 
@@ -147,7 +148,7 @@ impl Folder {
             Opened::Embedded(files) => {
                 let modified = date_of_program();
                 let stamp =
-                    |(path, text): &(&str, &str)| ((*path).to_owned(), Stamp::embedded(text, modified));
+                    |(path, text): &(&str, &[u8])| ((*path).to_owned(), Stamp::embedded(text, modified));
                 listing.files = files.iter().map(stamp).collect();
             }
         }
@@ -175,7 +176,10 @@ impl View {
             Opened::Dir(dir) => dir,
             Opened::Embedded(files) => {
                 let found = files.iter().find(|(name, _)| *name == path).ok_or(io::ErrorKind::NotFound)?;
-                return Ok(Some(FileText { source: found.1.to_owned(), blob: Blob::of(found.1.as_bytes()) }));
+                let mut source = String::new();
+                GzDecoder::new(found.1).read_to_string(&mut source)?;
+                let blob = Blob::of(source.as_bytes());
+                return Ok(Some(FileText { source, blob }));
             }
         };
         let file = open(dir, OsStr::new(path), OFlags::NONBLOCK)?;

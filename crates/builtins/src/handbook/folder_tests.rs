@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use flate2::Compression;
+use flate2::read::GzEncoder;
 use tempfile::TempDir;
 
 use super::*;
@@ -131,8 +133,13 @@ fn excluded_files_and_folders_are_not_listed() {
 
 #[test]
 fn files_of_the_program_are_listed_and_read() {
-    let files: &[(&str, &str)] = &[("a.md", "# A\n"), ("b/c.md", "text")];
-    let folder = Folder::of(&Documents::Embedded(files));
+    let compressed = |text: &[u8]| {
+        let mut compressed = Vec::new();
+        GzEncoder::new(text, Compression::fast()).read_to_end(&mut compressed).expect("in memory");
+        &*compressed.leak()
+    };
+    let files = vec![("a.md", compressed(b"# A\n")), ("b/c.md", compressed(b"text"))];
+    let folder = Folder::of(&Documents::Embedded(files.leak()));
     assert!(folder.root().is_none());
     let view = folder.look().expect("readable");
     let paths: Vec<&str> = view.listing.files.keys().map(String::as_str).collect();

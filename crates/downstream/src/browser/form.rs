@@ -6,17 +6,17 @@
 //!
 //! Not here: reading the body within its limits (`guard`).
 
-use http::HeaderMap;
 use http::header::ORIGIN;
+use http::{HeaderMap, HeaderName};
 use subtle::ConstantTimeEq;
 use url::{Url, form_urlencoded};
 
 /// Most fields of a query or a form.
 const MAX_FIELDS: usize = 32;
 /// Header in which a browser says which site caused a request (Fetch Metadata).
-pub(crate) const SEC_FETCH_SITE: &str = "sec-fetch-site";
+pub(crate) static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Header in which a browser says what it does with the answer.
-const SEC_FETCH_DEST: &str = "sec-fetch-dest";
+static SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The fields of a query or a form.
 #[derive(Default)]
@@ -50,7 +50,7 @@ pub(crate) fn is_own(headers: &HeaderMap, base: &str) -> bool {
 /// Whether the browser says that a page below `base` caused the request. Browsers say it with each request that is not
 /// GET or HEAD.
 pub(crate) fn is_of_own_page(headers: &HeaderMap, base: &str) -> bool {
-    let site = headers.get(SEC_FETCH_SITE);
+    let site = headers.get(&SEC_FETCH_SITE);
     let mut origins = headers.get_all(ORIGIN).iter();
     let origin = origins.next();
     let is_once = origins.next().is_none();
@@ -62,18 +62,18 @@ pub(crate) fn is_of_own_page(headers: &HeaderMap, base: &str) -> bool {
 
 /// Whether a browser says which page or site caused the request.
 pub(crate) fn names_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN) || headers.contains_key(SEC_FETCH_SITE)
+    headers.contains_key(ORIGIN) || headers.contains_key(&SEC_FETCH_SITE)
 }
 
 /// Whether no other site caused the request, as far as the browser says. A link of the user has the value `none`.
 pub(crate) fn is_not_of_other_site(headers: &HeaderMap) -> bool {
-    headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin" || site == "none")
+    headers.get(&SEC_FETCH_SITE).is_none_or(|site| site == "same-origin" || site == "none")
 }
 
 /// Whether a page of another site uses the answer in itself, as an image or a frame. Browsers name no `Origin` for that.
 pub(crate) fn is_embedded_elsewhere(headers: &HeaderMap) -> bool {
-    let is = |name, expected| headers.get(name).is_some_and(|value| value == expected);
-    is(SEC_FETCH_SITE, "cross-site") && !is(SEC_FETCH_DEST, "document")
+    let is = |name: &HeaderName, expected| headers.get(name).is_some_and(|value| value == expected);
+    is(&SEC_FETCH_SITE, "cross-site") && !is(&SEC_FETCH_DEST, "document")
 }
 
 /// Whether two secrets are equal, in constant time.
@@ -108,7 +108,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, "application/x-www-form-urlencoded".parse().expect("text"));
-            for (name, value) in [("origin", origin), (SEC_FETCH_SITE, site)] {
+            for (name, value) in [(&ORIGIN, origin), (&SEC_FETCH_SITE, site)] {
                 if let Some(value) = value {
                     headers.insert(name, value.parse().expect("text"));
                 }

@@ -121,7 +121,7 @@ async fn pass(
         Made::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
         Made::Whole(response) => response,
     };
-    let follows = tasks::has_extension(&caller.sender().capabilities);
+    let follows = tasks::has_extension(caller.capabilities());
     match tasks::created(gateway, caller, request.server_name(), &done, true) {
         Some(_) if !follows => Err(error::invalid_answer(
             "the server made a task, which the client did not say that it can follow",

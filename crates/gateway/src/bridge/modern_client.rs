@@ -136,7 +136,7 @@ impl RequestContext<'_> {
     /// Returns the reply to the client for a call that has ended.
     fn ended(&self, ended: CallResult, lacking: &Raw) -> Reply {
         let done = ended.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
-        let follows = tasks::has_extension(&self.caller.sender().capabilities);
+        let follows = tasks::has_extension(self.caller.capabilities());
         if let Some(task) =
             tasks::created(self.gateway, self.caller, self.request.server_name(), &done, follows)
         {

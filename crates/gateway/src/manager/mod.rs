@@ -66,6 +66,7 @@ pub use not_configured::NotConfigured;
 pub use principal_secrets::{NeededSecret, Revocations, SecretError};
 pub use problem::MEMORY_EXHAUSTED;
 pub use registry::ServerNotice;
+use routed_request::RequestEnd;
 pub use routed_request::{CallResponse, RoutedRequest};
 pub use routing::Reference;
 pub use server_status::{MovedTool, ServerEntry, ServerStatus};
@@ -82,7 +83,6 @@ use oauth::KnownIssuers;
 use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use runtime::telemetry::durations::Outcome;
 use upstream::{
     Call, Connector, EventSender, Owner, ServerContext, ServerResponse, Update, Upstream, transport,
 };
@@ -329,7 +329,7 @@ impl Manager {
         &self,
         request: &RoutedRequest,
         event_sender: &EventSender,
-    ) -> Result<(ServerResponse, Outcome), Error> {
+    ) -> Result<(ServerResponse, RequestEnd), Error> {
         let compared;
         let mut server = &request.server;
         if server.compares_first(request.call.affinity.as_ref()) {
@@ -358,9 +358,10 @@ impl Manager {
         }
         let answered = answered.map(|response| request.checked(response));
         let reply = answered.as_ref().map(|response| response.body.as_buffered());
-        let outcome = self.published.recorder.ended(request, server, reply);
+        let end = request.end(reply);
+        self.published.recorder.ended(request, server, end);
         match answered {
-            Ok(response) => Ok((response, outcome)),
+            Ok(response) => Ok((response, end)),
             Err(source) => Err(failed_at(upstream, request.tool(), source)),
         }
     }

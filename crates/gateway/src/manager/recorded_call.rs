@@ -17,7 +17,7 @@ use super::config::Config;
 use super::error::Error;
 use super::history::CallHistory;
 use super::live_events::{CallEnd, EventKind, LiveEvents, ToolCall};
-use super::routed_request::RoutedRequest;
+use super::routed_request::{RequestEnd, RoutedRequest};
 use super::snapshot::Server;
 use protocol::{Problem, Reply};
 use runtime::telemetry::client_calls::ClientCalls;
@@ -89,27 +89,20 @@ impl Recorder {
         (!is_rest).then(|| self.client_names.lock().name(&request.call.sender.info))
     }
 
-    /// Counts an ended request at `server`. Without a reply the result is still arriving.
-    pub(super) fn ended(
-        &self,
-        request: &RoutedRequest,
-        server: &Server,
-        result: Result<Option<&Reply>, &upstream::Error>,
-    ) -> Outcome {
-        let (outcome, time) = (request.outcome(result), (request.started, request.started.elapsed()));
+    /// Counts a request to `server` that ended.
+    pub(super) fn ended(&self, request: &RoutedRequest, server: &Server, end: RequestEnd) {
         // The name of a tool that is in no list is text of the client.
         let listed = request.route.as_ref().filter(|_| self.counts_names()).map(|_| &request.subject);
-        server.durations.ended(outcome, time, listed);
-        outcome
+        server.durations.ended(end.outcome, (request.started, end.duration), listed);
     }
 }
 
 impl RecordedCall<'_> {
-    /// Makes the record of the call.
-    fn call(&self, has_arguments: bool) -> ToolCall {
+    /// Makes the record of the call, with its end if it has ended.
+    fn call(&self, has_arguments: bool, end: OnceLock<CallEnd>) -> Arc<ToolCall> {
         let Self { request, number, .. } = *self;
         let CallSource { request_id, .. } = request.call.source;
-        ToolCall {
+        Arc::new(ToolCall {
             number,
             server: Arc::clone(request.server_name()),
             tool: Arc::clone(&request.subject),
@@ -117,8 +110,8 @@ impl RecordedCall<'_> {
             client: self.client.clone(),
             request_id,
             arguments: if has_arguments { arguments(request) } else { None },
-            end: OnceLock::new(),
-        }
+            end,
+        })
     }
 }
 
@@ -140,7 +133,7 @@ impl<'a> RecordedCall<'a> {
         let number = recorder.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let mut guard = Self { recorder, request, client, number, started: None, is_over: false };
         if recorder.live.is_watched() {
-            let call = Arc::new(guard.call(recorder.has_arguments.load(Ordering::Relaxed)));
+            let call = guard.call(recorder.has_arguments.load(Ordering::Relaxed), OnceLock::new());
             let started = recorder.live.record(EventKind::CallStarted(Arc::clone(&call)));
             guard.started = Some((call, started));
         }
@@ -149,15 +142,17 @@ impl<'a> RecordedCall<'a> {
     }
 
     /// Records the end of the call.
-    fn ended(mut self, result: &Result<(ServerResponse, Outcome), Error>) {
+    fn ended(mut self, result: &Result<(ServerResponse, RequestEnd), Error>) {
         self.is_over = true;
         let attempts = self.request.call.attempts.take().unwrap_or_default();
         let buffered = result.as_ref().map(|(response, _)| response.body.as_buffered());
         let outcome = match result {
-            Ok((_, Outcome::Result)) => "ok",
-            Ok((_, other)) => other.as_str(),
+            Ok((_, RequestEnd { outcome: Outcome::Result, .. })) => "ok",
+            Ok((_, end)) => end.outcome.as_str(),
             Err(_) => "failed",
         };
+        let duration =
+            result.as_ref().map_or_else(|_| self.request.started.elapsed(), |(_, end)| end.duration);
         let code = match &buffered {
             Ok(Some(Err(error))) => error.problem().map(Problem::code),
             Ok(_) => None,
@@ -166,7 +161,7 @@ impl<'a> RecordedCall<'a> {
         let has_error = self.recorder.has_errors.load(Ordering::Relaxed) && outcome != "ok";
         let error = has_error.then(|| text_of(buffered)).flatten();
         let error = error.map(|text| shown(&text, self.request, self.request.call.forwarded.as_ref()));
-        self.record(CallEnd { outcome, code, error, duration: self.request.started.elapsed(), attempts });
+        self.record(CallEnd { outcome, code, error, duration, attempts });
     }
 
     fn record(&mut self, end: CallEnd) {
@@ -180,11 +175,7 @@ impl<'a> RecordedCall<'a> {
         if history.is_on() {
             let has_arguments = history.has_arguments();
             let shared = shared.filter(|call| call.arguments.is_some() == has_arguments);
-            history.record(shared.unwrap_or_else(|| {
-                let call = self.call(has_arguments);
-                call.end.get_or_init(|| end);
-                Arc::new(call)
-            }));
+            history.record(shared.unwrap_or_else(|| self.call(has_arguments, OnceLock::from(end))));
         }
     }
 }
@@ -272,8 +263,8 @@ impl Manager {
     pub(super) async fn call_recorded(
         &self,
         request: &RoutedRequest,
-        call: Pin<&mut impl Future<Output = Result<(ServerResponse, Outcome), Error>>>,
-    ) -> Result<(ServerResponse, Outcome), Error> {
+        call: Pin<&mut impl Future<Output = Result<(ServerResponse, RequestEnd), Error>>>,
+    ) -> Result<(ServerResponse, RequestEnd), Error> {
         let recorder = &self.published.recorder;
         let (is_recorded, counts_names) = (recorder.is_on(), recorder.counts_names());
         let client = if is_recorded || counts_names { recorder.client(request) } else { None };

@@ -21,13 +21,12 @@ use tokio::time::sleep_until;
 use super::apply::is_in;
 use super::snapshot::Server;
 use super::{Error, Manager, failed_at};
-use crate::manager::routed_request::RoutedRequest;
+use crate::manager::routed_request::{RequestEnd, RoutedRequest};
 use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Reply, Version};
 use runtime::store::{CacheKeys, CacheScope, Group, Key, Made};
-use runtime::telemetry::durations::Outcome;
 use upstream::{Call, Deadline, EventSender, ResponseBody, ServerResponse};
 
 /// Name under which these results are counted.
@@ -108,9 +107,9 @@ impl<'a> CacheableCall<'a> {
         }
     }
 
-    fn checked(&self, reply: Reply, version: Version) -> (ServerResponse, Outcome) {
-        let outcome = self.request.outcome(Ok(Some(&reply)));
-        (self.request.checked(ServerResponse { body: ResponseBody::Buffered(reply), version }), outcome)
+    fn checked(&self, reply: Reply, version: Version) -> (ServerResponse, RequestEnd) {
+        let end = self.request.end(Ok(Some(&reply)));
+        (self.request.checked(ServerResponse { body: ResponseBody::Buffered(reply), version }), end)
     }
 }
 
@@ -120,7 +119,7 @@ impl Manager {
         &self,
         call: &CacheableCall<'_>,
         event_sender: &EventSender,
-    ) -> Result<(ServerResponse, Outcome), Error> {
+    ) -> Result<(ServerResponse, RequestEnd), Error> {
         let result = match call.server.upstream.check_open() {
             Ok(()) => self.recalled(call, event_sender).await,
             Err(error) => Err(Failure::Ours(error)),
@@ -152,7 +151,7 @@ impl Manager {
         let answered = Box::pin(server.upstream.call(&made, call.deadline(), event_sender)).await;
         made.attempts.hand_over(&request.call.attempts);
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
-        self.published.recorder.ended(request, server, reply);
+        self.published.recorder.ended(request, server, request.end(reply));
         let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
         match body.collect().await.map_err(Failure::Ours)? {
             Ok(result) => Ok((result, version)),
@@ -172,7 +171,7 @@ impl Manager {
         &'a self,
         call: &'a CacheableCall<'_>,
         event_sender: &'a EventSender,
-    ) -> BoxFuture<'a, Result<(ServerResponse, Outcome), Error>> {
+    ) -> BoxFuture<'a, Result<(ServerResponse, RequestEnd), Error>> {
         Box::pin(async {
             let renewed = self.renewed(call.request.clone())?;
             call.request.call.attempts.hand_over(&renewed.call.attempts);

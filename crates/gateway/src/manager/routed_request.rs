@@ -56,6 +56,14 @@ pub struct RoutedRequest {
     pub(crate) given: Vec<Arc<str>>,
 }
 
+/// How a request ended, for its counts and its record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestEnd {
+    pub(super) outcome: Outcome,
+    /// Time from the request to the response, or to the beginning of a streamed response.
+    pub(super) duration: Duration,
+}
+
 impl RoutedRequest {
     /// Makes a request about `subject` at `server`, whose time begins now.
     pub(super) fn new(
@@ -207,15 +215,16 @@ impl RoutedRequest {
         whole.map_err(|source| failed(self.server_name(), Some(&self.subject), source))
     }
 
-    /// How it ended.
-    pub(super) fn outcome(&self, result: Result<Option<&Reply>, &upstream::Error>) -> Outcome {
-        match result {
+    /// How it ended now. Without a reply the result is still arriving.
+    pub(super) fn end(&self, result: Result<Option<&Reply>, &upstream::Error>) -> RequestEnd {
+        let outcome = match result {
             Ok(Some(Err(_))) => Outcome::RpcError,
             Ok(Some(Ok(result))) if self.tool().is_some() && says_error(result) => Outcome::ToolError,
             Ok(_) => Outcome::Result,
             Err(error) if error.delivery() == Delivery::Refused => Outcome::Refused,
             Err(_) => Outcome::Failed,
-        }
+        };
+        RequestEnd { outcome, duration: self.started.elapsed() }
     }
 
     /// Charges the parameters, which were printed again if the tool has another name at its server.
@@ -282,6 +291,9 @@ pub(super) fn completion_call(mut call: Box<Call>, member: &str, from: &str, to:
 
 /// Returns the first of `header_params` that occurs more than once in the arguments of `call`.
 fn repeated<'a>(call: &Call, header_params: &'a [HeaderParam]) -> Option<&'a HeaderParam> {
+    if header_params.is_empty() {
+        return None;
+    }
     let arguments = call.params.as_ref()?.part("arguments");
     header_params.iter().find(|param| param.is_ambiguous_in(arguments))
 }

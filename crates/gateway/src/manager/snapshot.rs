@@ -13,7 +13,7 @@ mod unknown;
 
 pub(super) use self::own::Offers;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -107,7 +107,8 @@ impl Revisions {
 #[derive(Clone)]
 pub struct Snapshot {
     servers: Vec<Arc<Server>>,
-    by_name: HashMap<Arc<str>, usize>,
+    /// Ordered, because comparing the few names costs less than a hash.
+    by_name: BTreeMap<Arc<str>, usize>,
     /// Entries of the configuration file that cannot be used. A server may run with the settings of an earlier one.
     not_configured: Arc<[NotConfigured]>,
     catalog: Arc<Catalog>,

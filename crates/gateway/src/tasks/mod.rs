@@ -89,7 +89,7 @@ fn find(gateway: &Gateway, caller: &Caller, token: &str) -> Option<TaskRef> {
 
 /// Refuses a modern client that did not declare the tasks extension.
 pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
-    if !caller.version.is_modern() || has_extension(&caller.sender().capabilities) {
+    if !caller.version.is_modern() || has_extension(caller.capabilities()) {
         return Ok(());
     }
     let needed = declared(&Raw::empty_object());
@@ -121,7 +121,7 @@ fn unknown() -> ErrorObject {
 
 /// Whether a modern client declared the tasks extension.
 pub(super) fn has_extension(capabilities: &Raw) -> bool {
-    capabilities.get("extensions").and_then(|extensions| extensions.get(EXTENSION)).is_some()
+    capabilities.part("extensions").and_then(|extensions| extensions.get(EXTENSION)).is_some()
 }
 
 impl TaskRequest<'_> {

@@ -9,7 +9,7 @@
 //!
 //! Not here: how they are printed (`metrics`), what a call is (`manager`).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -107,7 +107,7 @@ type ToolDurations = [Histogram<TOOL_BUCKETS>; Outcome::ALL.len()];
 #[derive(Debug, Default)]
 pub struct Durations {
     outcomes: [Histogram<BUCKETS>; Outcome::ALL.len()],
-    tools: RwLock<HashMap<Arc<str>, ToolDurations>>,
+    tools: RwLock<BTreeMap<Arc<str>, ToolDurations>>,
     other_tools: ToolDurations,
     recent: Recent,
 }
@@ -182,7 +182,6 @@ impl Durations {
         let mut counted: Vec<_> =
             tools.iter().map(|(tool, calls)| of(Some(Arc::clone(tool)), calls)).collect();
         drop(tools);
-        counted.sort_by(|one, other| one.tool.cmp(&other.tool));
         counted.push(of(None, &self.other_tools));
         counted
     }
