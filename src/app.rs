@@ -269,7 +269,7 @@ fn announce(server: &downstream::Config, views: &[&str], addresses: &[SocketAddr
     for exception in server.exceptions() {
         tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
     }
-    for warning in server.without_view(views) {
+    for warning in server.without_view(views).into_iter().chain(server.unknown_clients()) {
         tracing::warn!("{warning}");
     }
     if let Some(remark) = server.remark_on_hosts() {

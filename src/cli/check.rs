@@ -126,7 +126,7 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     for exception in config.server.exceptions() {
         writeln!(streams.out, "warning: server: {exception}")?;
     }
-    if let Some(warning) = config.server.auth.warning() {
+    for warning in config.server.auth.warning().into_iter().chain(config.server.unknown_clients()) {
         writeln!(streams.out, "warning: server: {warning}")?;
     }
     for warning in config.server.without_view(&config.views()) {

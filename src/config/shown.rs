@@ -17,7 +17,7 @@ const BLANK: &str = "***";
 #[rustfmt::skip]
 const PUBLIC: &[&str] = &[
     "algorithm", "algorithms", "allow", "allowed_hosts", "allowed_origins", "anonymous_role", "auth", "auth_mode",
-    "audience", "azp", "bearer_file", "builtin", "ca", "cert", "chunking", "client_ca", "client_id", "client_metadata_url",
+    "audience", "azp", "bearer_file", "builtin", "ca", "cert", "chunking", "client_address_header", "client_ca", "client_id", "client_metadata_url",
     "collection", "collection_mapping_file", "collection_prefix", "command", "cwd", "database", "default_pass_env",
     "default_tools_on_change", "deny", "description", "domains", "emails", "embedding", "env_file", "era", "exclude", "expires", "forward_headers",
     "github_api_url", "grant", "groups", "host", "id",
@@ -25,7 +25,7 @@ const PUBLIC: &[&str] = &[
     "log_level", "map", "model", "no_proxy", "on_change", "pass_env", "path", "per", "prefix", "private_key_id", "project",
     "project_from", "provider", "proxy", "public_url", "redirect_uri", "redirect_uris", "resource", "role", "role_claim", "roles", "roles_claim",
     "scopes", "sharing", "state_dir", "store", "tenant", "token_endpoint", "token_header", "tool_names", "transport",
-    "trusted_hosts", "type", "url", "username", "view_claim", "memory_budget", "authorization_servers", "require",
+    "trusted_hosts", "trusted_proxies", "type", "url", "username", "view_claim", "memory_budget", "authorization_servers", "require",
 ];
 /// Whether the setting `key` has no secret, wherever it is.
 #[cfg(feature = "program")]

@@ -109,6 +109,7 @@ mod support_tests;
 mod tls;
 mod tool_cache;
 mod transcripts;
+mod trusted_proxies;
 mod unlisted;
 mod unreadable;
 mod vault;

@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// The time for which a document is cached if its host says nothing.
 const USUAL: Duration = Duration::from_hours(1);
 /// Seconds after which a client may try again if its host cannot be reached.
-const RETRY: u16 = 30;
+const RETRY: u64 = 30;
 
 /// The documents of clients.
 pub(crate) struct Documents {

@@ -13,7 +13,7 @@ use http::StatusCode;
 use crate::store::StoreError;
 
 /// Seconds after which a client may try again when the store failed.
-const STORE_RETRY: u16 = 5;
+const STORE_RETRY: u64 = 5;
 
 /// The error codes of OAuth that this server uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,27 +99,35 @@ pub struct Error {
     /// The reason, and a remedy.
     pub description: Cow<'static, str>,
     /// Seconds after which the request may be repeated.
-    pub retry_after: Option<u16>,
+    pub retry_after: Option<u64>,
+    /// The status of an answer that is not a redirect.
+    status: StatusCode,
 }
 
 impl Error {
     pub(crate) fn new(code: Code, description: impl Into<Cow<'static, str>>) -> Self {
         let description = description.into();
         debug_assert!(description.bytes().all(is_allowed), "{description}");
-        Self { code, description, retry_after: None }
+        let status = match code {
+            Code::InvalidClient | Code::InvalidToken => StatusCode::UNAUTHORIZED,
+            Code::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self { code, description, retry_after: None, status }
     }
 
-    pub(crate) fn later(description: &'static str, retry_after: u16) -> Self {
+    pub(crate) fn later(description: &'static str, retry_after: u64) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(Code::TemporarilyUnavailable, description) }
+    }
+
+    /// A client has sent more requests than it may, and others have not.
+    pub(crate) fn too_many(description: &'static str, retry_after: u64) -> Self {
+        Self { status: StatusCode::TOO_MANY_REQUESTS, ..Self::later(description, retry_after) }
     }
 
     /// The status of an answer that is not a redirect.
     pub const fn status(&self) -> StatusCode {
-        match self.code {
-            Code::InvalidClient | Code::InvalidToken => StatusCode::UNAUTHORIZED,
-            Code::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_REQUEST,
-        }
+        self.status
     }
 
     /// The body of an answer that is not a redirect.

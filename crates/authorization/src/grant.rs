@@ -10,6 +10,9 @@
 //! repetition gets the same answer. A code has none (RFC 6749, section 4.1.2). A token that was invented changes nothing,
 //! and neither does a code without its verifier: the code was in the address of a browser, so others may know it.
 //!
+//! A refresh is a write, so a grant has a bucket of them. It is in the record: every process that shares the store counts the
+//! same, and repetitions of one refresh count once, however many of them run.
+//!
 //! Codes and refresh tokens are authentication codes of their step under a secret of the grant. The grant is all that is
 //! stored for them, in one record, and the answer of a step can be computed again.
 //!
@@ -35,6 +38,9 @@ const CODE_LIFETIME: u64 = 60;
 const ACCESS_LIFETIME: u64 = 600;
 /// Seconds after a refresh in which its repetition gets the same answer.
 const GRACE: u64 = 10;
+/// Refreshes that a client may make at once, and the seconds in which one more may follow. A client needs one in ten minutes.
+const REFRESHES_AT_ONCE: u64 = 60;
+const REFRESH_PAUSE: u64 = 30;
 /// Seconds after which a grant ends if its client does not refresh.
 const IDLE_LIFETIME: u64 = 90 * 24 * 3_600;
 /// Seconds after which the owner has to agree again.
@@ -114,8 +120,14 @@ enum Stage {
     /// The owner has agreed, and the code was not redeemed.
     Authorized { challenge: Challenge },
     /// The client has tokens. A `generation` is the number of refreshes, the last of which was at `since`. The `challenge`
-    /// is that of the code.
-    Active { challenge: Challenge, generation: u64, since: u64 },
+    /// is that of the code. The bucket of refreshes will be full at `full_at`.
+    Active {
+        challenge: Challenge,
+        generation: u64,
+        since: u64,
+        #[serde(default)]
+        full_at: u64,
+    },
 }
 
 /// The secret under which codes and refresh tokens are authenticated.
@@ -129,6 +141,8 @@ pub(crate) enum Step {
     Advance(Box<Grant>),
     /// The answer was given a moment ago, and is repeated.
     Repeat,
+    /// It is not accepted now, and will be after these seconds.
+    Wait(u64),
     /// It is not accepted.
     Refuse(&'static str),
     /// It is not accepted, and the grant ends.
@@ -236,7 +250,7 @@ impl Grant {
         match self.step() {
             None => {
                 let challenge = challenge.clone();
-                Step::Advance(self.at(Stage::Active { challenge, generation: 0, since: now }))
+                Step::Advance(self.at(Stage::Active { challenge, generation: 0, since: now, full_at: now }))
             }
             Some(_) => Step::End("the code was used before; every token of this login is revoked"),
         }
@@ -244,7 +258,7 @@ impl Grant {
 
     /// Redeems the refresh token `presented`.
     pub(crate) fn refresh(&self, presented: &Presented, now: u64) -> Step {
-        let Stage::Active { ref challenge, generation, since } = self.family.stage else {
+        let Stage::Active { ref challenge, generation, since, full_at } = self.family.stage else {
             return Step::Refuse("the refresh token is not known");
         };
         if presented.kind != Kind::Refresh || !self.refreshes || !self.has_made(presented) {
@@ -254,9 +268,13 @@ impl Grant {
             return Step::End("the login has expired");
         }
         if presented.generation == generation {
-            let challenge = challenge.clone();
-            let next = Stage::Active { challenge, generation: generation + 1, since: now };
-            return Step::Advance(self.at(next));
+            let (challenge, generation) = (challenge.clone(), generation + 1);
+            return match take_refresh(full_at, now) {
+                Ok(full_at) => {
+                    Step::Advance(self.at(Stage::Active { challenge, generation, since: now, full_at }))
+                }
+                Err(seconds) => Step::Wait(seconds),
+            };
         }
         if presented.generation > generation {
             // The store was restored from an older copy.
@@ -297,6 +315,17 @@ impl FamilySecret {
     fn key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, &self.0)
     }
+}
+
+/// Takes a refresh from the bucket that will be full at `full_at`, and returns when it will be full then. The error is the seconds
+/// after which there is one, at most one pause.
+fn take_refresh(full_at: u64, now: u64) -> Result<u64, u64> {
+    let depth = REFRESHES_AT_ONCE * REFRESH_PAUSE;
+    // A later time is that of a clock that was set back since.
+    let full_at = if full_at > now + depth { now } else { full_at.max(now) };
+    let next = full_at + REFRESH_PAUSE;
+    let wait = next.saturating_sub(now + depth);
+    if wait == 0 { Ok(next) } else { Err(wait) }
 }
 
 /// The message that is authenticated.

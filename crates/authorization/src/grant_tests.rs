@@ -141,12 +141,54 @@ fn grant_ends_when_it_is_unused_and_after_a_year() {
         challenge: challenge(),
         generation: 9,
         since: 1_000 + LONGEST_LIFETIME - 5,
+        full_at: 0,
     });
     assert!(matches!(late.refresh(&token(&late), 1_000 + LONGEST_LIFETIME), Step::End(_)));
     let once = grant(false);
     let once = advanced(once.redeem(&code(&once), VERIFIER, 1_001));
     assert!(once.refresh_token(ID).is_none());
     assert!(!once.is_over(1_001 + ACCESS_LIFETIME - 1) && once.is_over(1_001 + ACCESS_LIFETIME));
+}
+
+/// Refreshes `grant` at each of `times`. Returns how many were accepted, and the last grant.
+fn refreshed(mut grant: Grant, times: impl Iterator<Item = u64>) -> (usize, Grant) {
+    let mut count = 0;
+    for now in times {
+        match grant.refresh(&token(&grant), now) {
+            Step::Advance(next) => (count, grant) = (count + 1, *next),
+            Step::Wait(seconds) => assert!((1..=REFRESH_PAUSE).contains(&seconds), "{seconds}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    (count, grant)
+}
+
+#[test]
+fn client_that_refreshes_too_often_waits_and_keeps_its_login() {
+    let (count, grant) = refreshed(active(), std::iter::repeat_n(2_000, 1_000));
+    assert_eq!(count, 60);
+    assert_eq!(grant.refresh(&token(&grant), 2_000), Step::Wait(30));
+    assert_eq!(grant.refresh(&token(&grant), 2_029), Step::Wait(1));
+    let (count, grant) = refreshed(grant, 2_001..=2_000 + 24 * 3_600);
+    assert_eq!(count, 24 * 120, "one in 30 seconds");
+    // The clock was set back by a day: nobody waits for that long.
+    let (count, _) = refreshed(grant, 5_000..5_300);
+    assert_eq!(count, 60 + 9);
+}
+
+#[test]
+fn client_that_behaves_never_waits() {
+    let (count, grant) = refreshed(active(), (1..=1_000).map(|at| 1_001 + at * 600));
+    assert_eq!(count, 1_000, "one in ten minutes");
+    // It starts many times within a minute, and refreshes each time.
+    let (count, grant) = refreshed(grant, (0..60).map(|at| 700_000 + at));
+    assert_eq!(count, 60);
+    // Repetitions of one refresh count once.
+    let next = advanced(grant.refresh(&token(&grant), 700_100));
+    for _ in 0..10_000 {
+        assert!(matches!(grant.refresh(&token(&grant), 700_100), Step::Advance(_)), "before one has won");
+        assert_eq!(next.refresh(&token(&grant), 700_100), Step::Repeat, "and then");
+    }
 }
 
 #[test]
@@ -215,6 +257,7 @@ proptest! {
                 }
                 Step::Repeat => prop_assert!(is_previous && !is_over && now - since <= GRACE),
                 Step::End(_) => { prop_assert!(!is_fresh || is_over); break }
+                Step::Wait(_) => prop_assert!(false, "so few refreshes fit the bucket"),
                 Step::Refuse(_) => prop_assert!(false, "a token of the grant is never unknown"),
             }
         }

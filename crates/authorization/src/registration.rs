@@ -87,8 +87,7 @@ impl Registrations {
             return Err(Error::new(Code::InvalidClientMetadata, reason));
         }
         self.rate.take().map_err(|pause| {
-            let seconds = u16::try_from(pause.as_secs()).unwrap_or(u16::MAX).max(1);
-            Error::later("too many clients register at once; try again", seconds)
+            Error::later("too many clients register at once; try again", pause.as_secs().max(1))
         })?;
         self.make_room(with_grants, now).await?;
         let id = format!("{ID_PREFIX}{}", random());

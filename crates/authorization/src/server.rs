@@ -20,6 +20,7 @@ use json::Raw;
 use jsonwebtoken::DecodingKey;
 use net::http::Network;
 use runtime::shutdown::Shutdown;
+use runtime::telemetry::limit::Limit;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
@@ -49,7 +50,7 @@ use crate::token_request::{ClaimedClient, Credential, TokenRequest, TokenRespons
 /// How often a request is judged again after another one changed its grant.
 const MAX_TURNS: usize = 8;
 /// Seconds after which a request may be repeated if the keys cannot be read.
-const KEYS_RETRY: u16 = 30;
+const KEYS_RETRY: u64 = 30;
 
 /// The configuration.
 #[derive(Debug, Clone)]
@@ -379,6 +380,10 @@ impl AuthorizationServer {
             Credential::Refresh(token) => (grant.refresh(token, now), request.scope.as_deref()),
         };
         let next = match step {
+            Step::Wait(seconds) => {
+                let reason = "the client refreshes the tokens of this login too often; try again later";
+                return Err(Limit::GrantRate.met(Error::too_many(reason, seconds)));
+            }
             Step::Refuse(reason) => return Err(Error::new(Code::InvalidGrant, reason)),
             Step::End(reason) => return Err(self.ended(&presented.grant, grant, reason).await?),
             Step::Repeat => None,

@@ -308,6 +308,27 @@ async fn one_of_a_thousand_refreshes_at_once_wins_and_all_get_its_answer() {
     assert_ne!(next.access_token.expose_secret(), late.access_token.expose_secret());
 }
 
+#[tokio::test]
+async fn client_that_hammers_the_endpoint_is_told_when_to_come_back_and_others_are_served() {
+    let (mut site, person, client, mut tokens) = logged_in().await;
+    let code = site.log_in(&person, &client, CALLBACK).await;
+    let other = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    let refused = loop {
+        match token(&site, &refresh_form(&client, &tokens)).await {
+            Ok(next) => tokens = next,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((refused.status().as_u16(), refused.code), (429, Code::TemporarilyUnavailable));
+    assert_eq!(refused.retry_after, Some(30));
+    let unchanged = site.server.grants(None, site.now).await.expect("grants");
+    assert!(token(&site, &refresh_form(&client, &tokens)).await.is_err());
+    assert_eq!(site.server.grants(None, site.now).await.expect("grants"), unchanged, "nothing is written");
+    assert!(token(&site, &refresh_form(&client, &other)).await.is_ok(), "another login of the same client");
+    site.wait(30);
+    assert!(token(&site, &refresh_form(&client, &tokens)).await.is_ok(), "the login has not ended");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_with_one_folder_give_one_answer_to_a_refresh() {
     let (folder, gateway) = (tempfile::tempdir().expect("a folder"), Arc::new(Gateway::default()));

@@ -27,6 +27,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use super::client_address::ClientAddress;
 use super::head_budget::{FREE, HeadBudget, Share};
 use super::socket_shares::HeldSlot;
 use runtime::memory::Account;
@@ -172,9 +173,9 @@ impl Activity {
         self.state().is_kept()
     }
 
-    /// Whether the slot counts for clients without a credential.
-    pub(super) fn is_counted(&self) -> bool {
-        self.state().held.as_ref().is_some_and(|held| held.principal().is_none())
+    /// Whether the slot counts for clients of `address` without a credential.
+    pub(super) fn is_counted_for(&self, address: ClientAddress) -> bool {
+        self.state().held.as_ref().is_some_and(|held| held.counts_for(address))
     }
 
     /// Keeps the slot as `held` says, and no longer for another principal.

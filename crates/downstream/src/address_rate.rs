@@ -4,8 +4,8 @@
 //! time are forgotten, so many of them cost little memory. The work of all addresses together has limits of its own:
 //! documents of clients, registrations, grants (`authorization`), and the memory of requests.
 //!
-//! The address is the peer of the connection. Behind a reverse proxy all clients have one, so the limits allow what
-//! thousands of clients need.
+//! The address is that of the client, if the proxies before the gateway are trusted (`client_address`). Behind others all clients
+//! have one, so the limits allow what thousands of clients need.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use http::Extensions;
 use lru::LruCache;
 use tokio::time::Instant;
 
-use crate::socket_shares::ClientAddress;
+use crate::client_address::ClientAddress;
 use runtime::rate;
 use runtime::telemetry::limit::Limit;
 

@@ -8,6 +8,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,8 +20,8 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use super::activity::RunningRequest;
+use super::client_address::ClientAddress;
 use super::refusal::Refusal;
-use super::socket_shares::ClientAddress;
 use super::socket_slots::ClientSlot;
 use auth::Principal;
 use json::Raw;
@@ -53,39 +54,40 @@ impl Arriving {
 
 /// A body whose connection records the principal of its request.
 pub(super) trait FromClient {
-    /// Records that the head of this request has a valid credential. Fails if its principal has too many connections.
-    fn identified(&self, principal: &Principal) -> Result<(), Refusal>;
+    /// Records that the head of this request has a valid credential, and comes from `client` if that is not the peer. Fails if
+    /// its principal has too many connections.
+    fn identified(&self, principal: &Principal, client: Option<ClientAddress>) -> Result<(), Refusal>;
 
     /// Records that the head of this request has no valid credential.
     fn unidentified(&self);
 
-    /// Returns the address of the client, if its connection is known.
-    fn address(&self) -> Option<ClientAddress>;
+    /// Returns the address of the other end of its connection, if that is known.
+    fn peer(&self) -> Option<IpAddr>;
 }
 
 impl FromClient for Arriving {
-    fn identified(&self, principal: &Principal) -> Result<(), Refusal> {
-        self.client.identified(principal).map_err(|full| Refusal::ShareTaken { held: full.held })
+    fn identified(&self, principal: &Principal, client: Option<ClientAddress>) -> Result<(), Refusal> {
+        self.client.identified(principal, client).map_err(|full| Refusal::ShareTaken { held: full.held })
     }
 
     fn unidentified(&self) {
         self.client.unidentified();
     }
 
-    fn address(&self) -> Option<ClientAddress> {
-        Some(self.client.address())
+    fn peer(&self) -> Option<IpAddr> {
+        Some(self.client.peer())
     }
 }
 
 /// Nothing is recorded: the connection belongs to the program that embeds Switchyard.
 impl FromClient for Body {
-    fn identified(&self, _: &Principal) -> Result<(), Refusal> {
+    fn identified(&self, _: &Principal, _: Option<ClientAddress>) -> Result<(), Refusal> {
         Ok(())
     }
 
     fn unidentified(&self) {}
 
-    fn address(&self) -> Option<ClientAddress> {
+    fn peer(&self) -> Option<IpAddr> {
         None
     }
 }

@@ -14,11 +14,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use oauth::ProviderSettings;
 use secrecy::SecretString;
 
 use self::authorization_settings::AuthorizationSettings;
 use super::authority::{Authority, Hosts, Origin, Origins};
+use super::client_address::AddressHeader;
 use super::listener::Limits;
 use super::protected_resource::{OwnUrl, parse_public_url};
 use super::tls::Tls;
@@ -62,6 +64,11 @@ settings! {
         pub public_url: Option<String> => "`http://` and the requested `Host`", with read_public_url;
         /// origins of web pages that may send requests, beside that of `public_url`
         pub origins as "allowed_origins": Origins => "loopback origins", with read_origins;
+        /// addresses and networks of proxies, such as `10.0.0.7` or `10.1.0.0/16`, which say
+        /// [where a request comes from](security/listener.md#trusted-proxies-the-address-of-a-client)
+        pub trusted_proxies: Vec<IpNet>, with read_proxies;
+        /// the header in which trusted proxies say it: `X-Forwarded-For` or `Forwarded` (RFC 7239). The other one is not read
+        pub client_address_header: AddressHeader;
         /// with `auth_mode: none`, an address that others can reach is
         /// [open to everybody](security.md#exceptions-open-gateways-and-anonymous-readers); each start logs a warning
         pub allow_unauthenticated: bool;
@@ -247,6 +254,19 @@ impl Config {
         ))
     }
 
+    /// A warning that the limits of the authorization server count all clients as one, for `check`, `doctor` and the log of a
+    /// start. A proxy has to be in front, and none is trusted.
+    pub fn unknown_clients(&self) -> Option<String> {
+        self.authorization_server.as_ref()?;
+        let is_https = self.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
+        let is_proxied = is_https && self.tls.is_none() && self.trusted_proxies.is_empty();
+        is_proxied.then(|| {
+            "all clients of the authorization server share one limit, because they come from the proxy before the \
+             gateway; list its address in `trusted_proxies`, such as [127.0.0.1]"
+                .to_owned()
+        })
+    }
+
     /// The URL at which clients reach Switchyard.
     pub(super) fn url(&self) -> OwnUrl {
         match (&self.public_url, &self.tls) {
@@ -320,6 +340,25 @@ fn read_origins(setting: &Setting<'_>) -> Option<Origins> {
     let expected = "an origin without a path, such as https://app.example.org or http://localhost:5173";
     let items = setting.list()?;
     Some(Origins::Listed(items.iter().filter_map(|item| item.parsed(expected, Origin::parse)).collect()))
+}
+
+fn read_proxies(setting: &Setting<'_>) -> Option<Vec<IpNet>> {
+    let expected = "an address or a network, such as 10.0.0.7, 10.1.0.0/16 or 2001:db8:1::/48";
+    let read = |item: &Setting<'_>| {
+        let network = item.parsed(expected, parse_network)?;
+        if network.prefix_len() == 0 {
+            let hint = "list the addresses of the proxies".to_owned();
+            item.problem("every client could invent its address".to_owned(), Some(hint));
+        }
+        Some(network)
+    };
+    Some(setting.list()?.iter().filter_map(read).collect())
+}
+
+/// Parses an address or a network. An address of IPv4 is compared as such, so a network has to be written as such.
+fn parse_network(text: &str) -> Option<IpNet> {
+    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    (network.addr() == network.addr().to_canonical()).then_some(network)
 }
 
 fn read_anonymous_role(setting: &Setting<'_>) -> Option<bool> {

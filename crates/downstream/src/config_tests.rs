@@ -47,7 +47,8 @@ fn everything_can_be_said() {
         "max_body_bytes": 1024, "max_connections": 7, "max_sockets": 9, "header_timeout": 1, "body_timeout": 2,
         "idle_timeout": 3, "write_timeout": 4, "drain_timeout": 0, "shutdown_delay": 7, "max_sessions": 5,
         "session_idle_timeout": 6, "log_format": "json", "log_level": "Warning", "log_file": "logs/a.log",
-        "transport": "both", "anonymous_role": "reader",
+        "transport": "both", "anonymous_role": "reader", "trusted_proxies": ["10.0.0.7", "2001:db8:1::/48"],
+        "client_address_header": "Forwarded",
     }));
     assert_eq!(problems, [""; 0]);
     assert_eq!(config.listen.to_string(), "0.0.0.0:80");

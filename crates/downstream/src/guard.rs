@@ -22,6 +22,7 @@ use http_body_util::BodyExt;
 
 use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
+use super::client_address::{ClientAddress, TrustedProxies};
 use super::protected_resource::Metadata;
 use super::refusal::Refusal;
 pub(crate) use super::request_class::MAX_FORM;
@@ -70,6 +71,7 @@ enum Checked {
 pub struct Guard {
     hosts: Hosts,
     origins: Origins,
+    proxies: TrustedProxies,
     identity: Identity,
     authenticator: Arc<Authenticator>,
     metadata: Metadata,
@@ -108,6 +110,7 @@ impl Guard {
         Ok(Self {
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
+            proxies: TrustedProxies::new(config.trusted_proxies.clone(), config.client_address_header),
             identity,
             metadata: Metadata::new(config.url(), Arc::clone(&authenticator)),
             browser: Arc::new(BrowserAccess::new(sessions, config)),
@@ -298,6 +301,11 @@ impl Guard {
         }
     }
 
+    /// Returns the address of the client, if its connection is known.
+    pub(super) fn client(&self, head: &request::Parts, body: &impl FromClient) -> Option<ClientAddress> {
+        body.peer().map(|peer| self.proxies.client(peer, &head.headers))
+    }
+
     /// Authenticates the head, and has its connection record the result.
     async fn sender(
         &self,
@@ -307,7 +315,9 @@ impl Guard {
         // On a public path nobody needs to be known.
         let identified = self.identify(head).await.inspect_err(|_| body.unidentified())?;
         let Some(principal) = identified else { return Ok(None) };
-        match body.identified(&principal) {
+        // The address is needed only for clients that nothing else distinguishes.
+        let client = if principal.is_anonymous() { self.client(head, body) } else { None };
+        match body.identified(&principal, client) {
             Ok(()) => Ok(Some(principal)),
             Err(_) if is_public(head) => Ok(None),
             Err(refusal) => Err(Limit::SocketShare.met(refusal)),

@@ -94,7 +94,7 @@ pub(super) fn connection<S: Site>(
     slot.activity().opened(waker.waker().clone());
     if let Some(Certified(principal)) = &certified {
         // Without a share the slot is kept for nobody. Its requests are refused.
-        let _ = slot.identified(principal);
+        let _ = slot.identified(principal, None);
     }
     let ConnectionContext { live, cut, site, limits } = context;
     let activity = slot.activity().clone();

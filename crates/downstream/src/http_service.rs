@@ -34,11 +34,11 @@ use tower::{Service, ServiceExt};
 use super::authority::Authority;
 use super::bodies::{Arriving, FromClient};
 use super::body_budget::Incoming;
+use super::client_address::ClientAddress;
 use super::cors;
 use super::guard::Guard;
 use super::listener::Site;
 use super::refusal::{AnswerFormat, Refusal, add_to_challenge};
-use super::socket_shares::ClientAddress;
 use super::streamable_http::{MessageContext, StreamableHttpEndpoint};
 use auth::{Action, Denied, Principal, Reason, Role};
 use authorization::Access;
@@ -137,7 +137,7 @@ impl HttpService {
             }
             Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
                 Ok((principal, bytes)) => {
-                    let address = body.address();
+                    let address = self.0.guard.client(&head, &body);
                     let request = Admitted { head, body: bytes, principal, address, id };
                     (self.0.route(request).await, origin)
                 }

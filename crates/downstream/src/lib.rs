@@ -9,6 +9,7 @@ pub mod authorization;
 mod bodies;
 mod body_budget;
 pub mod browser;
+pub mod client_address;
 mod client_certificate;
 pub mod config;
 pub mod conversation;

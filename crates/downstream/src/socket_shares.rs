@@ -12,10 +12,9 @@
 //!
 //! Not here: which connections yield (`activity`, `socket_slots`), who sent a request (`guard`).
 
-use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::client_address::ClientAddress;
 use runtime::fair_shares::{FairShares, free_for};
 
 /// The owner of connections.
@@ -25,26 +24,6 @@ pub(super) enum Owner {
     Principal(Arc<str>),
     /// Clients without a credential that have one address.
     Address(ClientAddress),
-}
-
-/// The address of clients. Addresses of IPv6 with the same first 64 bits are one, because a single client has all of
-/// them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClientAddress(IpAddr);
-
-impl From<IpAddr> for ClientAddress {
-    fn from(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V4(address) => address.into(),
-            IpAddr::V6(address) => std::net::Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        })
-    }
-}
-
-impl fmt::Display for ClientAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
 }
 
 /// The shares of one listener. Clones share them.
@@ -95,6 +74,11 @@ impl HeldSlot {
         }
     }
 
+    /// Whether it is counted for clients of `address`.
+    pub(super) fn counts_for(&self, address: ClientAddress) -> bool {
+        self.owner == Owner::Address(address)
+    }
+
     /// Whether it is kept for `principal`.
     pub(super) fn is_for(&self, principal: &Arc<str>) -> bool {
         self.principal().is_some_and(|own| Arc::ptr_eq(own, principal) || own == principal)
@@ -109,6 +93,8 @@ impl Drop for HeldSlot {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn owner(name: &str) -> Owner {
@@ -147,15 +133,6 @@ mod tests {
             let (first, second) = (shares.keep(&old), shares.keep(&new));
             assert!(first.is_ok() && second.is_ok(), "{most}");
         }
-    }
-
-    #[test]
-    fn one_network_of_ipv6_is_one_client() {
-        let at = |address: &str| Owner::Address(address.parse::<IpAddr>().expect("an address").into());
-        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
-        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
-        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
-        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
     }
 
     #[test]

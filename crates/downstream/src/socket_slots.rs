@@ -16,9 +16,10 @@ use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::activity::Activity;
+use super::client_address::ClientAddress;
 use super::head_budget::HeadBudget;
 use super::socket_counts::SocketCounts;
-use super::socket_shares::{ClientAddress, HeldSlot, Owner, SocketShares};
+use super::socket_shares::{HeldSlot, Owner, SocketShares};
 use auth::Principal;
 
 /// How many connections are looked at to find one that waits, chosen at random where there are more. If one of a
@@ -60,8 +61,8 @@ pub(super) struct ClientSlot(Arc<Connected>);
 struct Connected {
     activity: Activity,
     slots: SocketSlots,
-    /// The address of the client.
-    address: ClientAddress,
+    /// The address of the other end: a client, or a proxy.
+    peer: IpAddr,
 }
 
 /// The client of a request keeps as many slots as it may, and runs something in all of them that were looked at.
@@ -88,8 +89,8 @@ impl SocketSlots {
         Arc::clone(&self.free).try_acquire_owned().ok()
     }
 
-    /// Adds a connection from `address` that has the slot of `permit`.
-    pub(super) fn open(&self, permit: OwnedSemaphorePermit, address: IpAddr) -> SocketSlot {
+    /// Adds a connection from `peer` that has the slot of `permit`.
+    pub(super) fn open(&self, permit: OwnedSemaphorePermit, peer: IpAddr) -> SocketSlot {
         let activity = Activity::new(self.heads.clone());
         self.counts.count_opened();
         let mut open = self.lock();
@@ -99,8 +100,7 @@ impl SocketSlots {
         });
         open.all[index] = Some(activity.clone());
         drop(open);
-        let client =
-            ClientSlot(Arc::new(Connected { activity, slots: self.clone(), address: address.into() }));
+        let client = ClientSlot(Arc::new(Connected { activity, slots: self.clone(), peer }));
         SocketSlot { client, index, permit: Some(permit) }
     }
 
@@ -143,9 +143,9 @@ impl Open {
 }
 
 impl ClientSlot {
-    /// The address of the client.
-    pub(super) fn address(&self) -> ClientAddress {
-        self.0.address
+    /// The address of the other end.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.0.peer
     }
 
     /// The state of the connection.
@@ -153,16 +153,21 @@ impl ClientSlot {
         &self.0.activity
     }
 
-    /// Keeps the slot for `principal`, which sent the last request. A slot of a client without a credential is only counted
-    /// for its address. Fails if there is no share left; then the slot is kept for nobody.
-    pub(super) fn identified(&self, principal: &Principal) -> Result<(), ShareTaken> {
-        let Connected { activity, slots, address } = &*self.0;
+    /// Keeps the slot for `principal`, which sent the last request from `client`, or from the peer. A slot of a client
+    /// without a credential is only counted for its address. Fails if there is no share left; then the slot is kept for nobody.
+    pub(super) fn identified(
+        &self,
+        principal: &Principal,
+        client: Option<ClientAddress>,
+    ) -> Result<(), ShareTaken> {
+        let Connected { activity, slots, peer } = &*self.0;
         let owner = if principal.is_anonymous() {
-            if activity.is_counted() {
+            let client = client.unwrap_or_else(|| (*peer).into());
+            if activity.is_counted_for(client) {
                 return Ok(());
             }
             // Without a credential, one client cannot be distinguished from another one of its address.
-            Owner::Address(*address)
+            Owner::Address(client)
         } else {
             if activity.is_kept_for(principal.id()) {
                 return Ok(());

@@ -57,7 +57,7 @@ async fn a_client_without_a_credential_yields_before_one_with_it_and_then_the_on
     {
         slot.client.activity().opened(Waker::noop().clone());
         if is_known {
-            slot.client.identified(&principal("one")).expect("a share");
+            slot.client.identified(&principal("one"), None).expect("a share");
         }
         later().await;
     }
@@ -87,7 +87,7 @@ async fn one_of_many_is_found() {
 /// A request of `id` that does not end.
 fn hangs(slot: &SocketSlot, id: &str) -> Result<(), ShareTaken> {
     std::mem::forget(slot.client.activity().request(|| 0));
-    slot.client.identified(&principal(id))
+    slot.client.identified(&principal(id), None)
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn connections_between_two_requests_do_not_count_toward_the_share() {
     for _ in 0..3 {
         for slot in &open {
             let request = slot.client.activity().request(|| 0);
-            assert_eq!(slot.client.identified(&principal("one")), Ok(()));
+            assert_eq!(slot.client.identified(&principal("one"), None), Ok(()));
             drop(request);
             slot.client.activity().flushed();
         }
@@ -121,10 +121,10 @@ fn one_connection_may_carry_requests_of_many_principals() {
     let (slots, [slot]) = slots();
     for at in 0..100 {
         let one = principal(&at.to_string());
-        slot.client.identified(&one).expect("a share");
+        slot.client.identified(&one, None).expect("a share");
         assert!(slot.client.activity().is_kept_for(one.id()));
     }
-    slot.client.identified(&Principal::anonymous()).expect("a share of its address");
+    slot.client.identified(&Principal::anonymous(), None).expect("a share of its address");
     assert!(!slot.client.activity().is_kept());
     slot.client.unidentified();
     assert!(slots.shares.keep(&Owner::Principal("one".into())).is_ok(), "it is kept for nobody");
@@ -146,12 +146,33 @@ fn clients_without_a_credential_have_one_share_for_each_address_and_keep_nothing
     let stranger = Principal::anonymous();
     let running: Vec<_> = open.iter().map(|slot| slot.client.activity().request(|| 0)).collect();
     let (served, refused): (Vec<_>, Vec<_>) =
-        open.iter().partition(|slot| slot.client.identified(&stranger).is_ok());
+        open.iter().partition(|slot| slot.client.identified(&stranger, None).is_ok());
     assert_eq!((served.len(), refused.len()), (56, 8));
-    assert!(served.iter().all(|slot| slot.client.identified(&stranger).is_ok()), "it is counted once");
+    assert!(served.iter().all(|slot| slot.client.identified(&stranger, None).is_ok()), "it is counted once");
     assert!(open.iter().all(|slot| !slot.client.activity().is_kept()));
-    refused[0].client.identified(&principal("one")).expect("a credential has a share of its own");
+    refused[0].client.identified(&principal("one"), None).expect("a credential has a share of its own");
     let other = Owner::Address(std::net::IpAddr::from([192, 0, 2, 1]).into());
     assert!(slots.shares.keep(&other).is_ok(), "so has another address");
     drop(running);
+}
+
+#[test]
+fn clients_without_a_credential_behind_a_proxy_have_one_share_each() {
+    let (_slots, open) = slots::<64>();
+    let (stranger, [one, other]) =
+        (Principal::anonymous(), [1, 2].map(|at| Some(IpAddr::from([192, 0, 2, at]).into())));
+    let running: Vec<_> = open.iter().map(|slot| slot.client.activity().request(|| 0)).collect();
+    let (served, refused): (Vec<_>, Vec<_>) =
+        open.iter().partition(|slot| slot.client.identified(&stranger, one).is_ok());
+    assert_eq!((served.len(), refused.len()), (56, 8));
+    assert!(refused[..4].iter().all(|slot| slot.client.identified(&stranger, other).is_ok()));
+    assert!(refused[4].client.identified(&stranger, one).is_err());
+    drop(running);
+    // A connection of the proxy carries requests of both, one after the other, and counts for the last one.
+    let (slots, [slot]) = self::slots();
+    for client in [one, other].repeat(100) {
+        slot.client.identified(&stranger, client).expect("a share");
+        assert!(slot.client.activity().is_counted_for(client.expect("an address")));
+    }
+    assert!(slots.shares.keep(&Owner::Address(one.expect("an address"))).is_err(), "the only slot is taken");
 }

@@ -61,6 +61,7 @@ fn valid(subject: &Subject<'_>, config: &Config) -> Vec<Finding> {
         findings.push(Finding::problem(format!("{listen}: {exposed}")));
     }
     findings.extend(config.server.auth.warning().map(Finding::warning));
+    findings.extend(config.server.unknown_clients().map(Finding::warning));
     findings.extend(config.server.without_view(&config.views()).into_iter().map(Finding::warning));
     findings.extend(config.limits_without_effect().into_iter().map(Finding::warning));
     findings.extend(config.manager.warning().map(Finding::warning));

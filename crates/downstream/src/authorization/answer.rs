@@ -40,7 +40,7 @@ pub(super) fn error(error: &Error, id: RequestId) -> Response {
     log_refused(error, id);
     let answer = json(error.status(), error.json().to_string());
     match error.retry_after {
-        Some(seconds) => after(answer, seconds.into()),
+        Some(seconds) => after(answer, seconds),
         None => answer,
     }
 }

@@ -402,6 +402,29 @@ async fn log_has_each_decision_and_no_secret() {
 }
 
 #[tokio::test]
+async fn client_that_hammers_the_token_endpoint_gets_429_and_the_time_to_wait() {
+    let site = Site::new().await;
+    let mut tokens = site.tokens("mcp:call").await;
+    let mut program = site.program(None);
+    let mut refresh = async |tokens: &Value| {
+        let token = text(tokens, "refresh_token");
+        let fields = [("grant_type", "refresh_token"), ("client_id", CONFIGURED), ("refresh_token", token)];
+        post_form(&mut program, "/oauth/token", form(fields)).await
+    };
+    let (mut count, mut answer) = (0, refresh(&tokens).await);
+    while answer.status == StatusCode::OK {
+        count += 1;
+        tokens = serde_json::from_str(&answer.text).expect("JSON");
+        answer = refresh(&tokens).await;
+    }
+    assert!((60..80).contains(&count), "{count}");
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{}", answer.text);
+    assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|seconds| (1..=30).contains(&seconds)));
+    let body: Value = serde_json::from_str(&answer.text).expect("JSON");
+    assert_eq!(body["error"], "temporarily_unavailable");
+}
+
+#[tokio::test]
 async fn request_for_another_host_is_refused_at_every_endpoint() {
     let site = Site::new().await;
     let mut rebound = Browser::on(&site.router, "evil.example", "http://evil.example");

@@ -20,7 +20,7 @@ fn failure(status: StatusCode, title: &str, text: &str) -> Page {
 fn of_error(error: &Error, title: &str, text: &str) -> Page {
     Page::failure(error.status(), title, text)
         .facts(&[("Error", error.code.as_str()), ("Reason", &error.description)])
-        .retry_after(error.retry_after.map(u64::from))
+        .retry_after(error.retry_after)
 }
 
 /// A request whose client or redirect URI is not known, so that the answer can go nowhere else.

@@ -34,7 +34,7 @@ use authorization::{AUTHORIZE, AuthorizationServer, KEY_SET, REGISTER, REVOKE, T
 
 /// Requests to the authorization page that one address may send at once, and the time in which one more may come.
 const AUTHORIZE_RATE: (u32, Duration) = (100, Duration::from_millis(100));
-/// Requests with tokens: 10,000 clients behind one proxy send 17 in a second, and more after it was away.
+/// Requests with tokens: 10,000 clients behind one proxy that is not trusted send 17 in a second, and more after it was away.
 const TOKEN_RATE: (u32, Duration) = (1_200, Duration::from_millis(10));
 /// Registrations: a small part of those that all addresses may send together, so that no address shuts out the others.
 const REGISTER_RATE: (u32, Duration) = (15, Duration::from_secs(4));

@@ -24,8 +24,8 @@ use crate::browser::cookie::{Cookies, SameSite};
 use crate::browser::form::{self, Fields};
 use crate::browser::html::Page;
 use crate::browser::sessions::{BrowserSession, BrowserSessions, NewSession};
+use crate::client_address::ClientAddress;
 use crate::guard::{Guard, MAX_FORM};
-use crate::socket_shares::ClientAddress;
 use auth::Principal;
 use gateway::login_links::{LoginContext, is_loopback};
 use http::HeaderValue;
@@ -79,7 +79,7 @@ pub(crate) struct Visit {
     pub(crate) cookies: Cookies,
     pub(crate) session: Option<BrowserSession>,
     pub(crate) from_host: Option<Principal>,
-    /// Where the connection comes from.
+    /// Where it comes from, if that is known.
     pub(crate) address: Option<ClientAddress>,
     pub(crate) id: RequestId,
 }

@@ -18,9 +18,9 @@ use url::{Url, form_urlencoded};
 
 use super::Pages;
 use crate::Config;
+use crate::client_address::ClientAddress;
 use crate::guard::Guard;
 use crate::http_service::HttpService;
-use crate::socket_shares::ClientAddress;
 use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, generate};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{

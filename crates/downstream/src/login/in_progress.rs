@@ -1,12 +1,12 @@
 //! Limit of the logins that contact a login service at a time.
 //!
 //! Invariant: one principal cannot use all places, so it does not keep others from their logins. Before somebody has signed in, the
-//! address of the connection stands for the principal, and has a larger share: behind a reverse proxy it is the one of all.
+//! address stands for the principal, and has a larger share: behind a reverse proxy that is not trusted it is the one of all.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::socket_shares::ClientAddress;
+use crate::client_address::ClientAddress;
 
 /// Most logins that are in progress.
 const MAX: usize = 64;

@@ -17,7 +17,7 @@ use oauth::Provider;
 /// Limit of redeemed logins that are remembered.
 const MAX_REDEEMED: usize = 8_192;
 /// Logins that one address may begin at once, and the time in which one more may begin. Each is answered at most once.
-/// Behind a reverse proxy, all people have one address.
+/// Behind a reverse proxy that is not trusted, all people have one address.
 const LOGINS_AT_ONCE: u32 = 60;
 const LOGIN_PAUSE: Duration = Duration::from_millis(250);
 

@@ -77,10 +77,12 @@ pub enum Limit {
     HistoryLines,
     /// Requests of one address to the authorization server within a time.
     AuthorizationRate,
+    /// Refreshes of one grant within a time.
+    GrantRate,
 }
 
 /// All limits, with their label in metrics.
-const ALL: [(Limit, &str); 32] = [
+const ALL: [(Limit, &str); 33] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -113,6 +115,7 @@ const ALL: [(Limit, &str); 32] = [
     (Limit::SocketShare, "socket_share"),
     (Limit::HistoryLines, "history_lines"),
     (Limit::AuthorizationRate, "authorization_rate"),
+    (Limit::GrantRate, "grant_rate"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
