@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use auth::vault::Vault;
 use auth::{Authenticator, Principal};
-use authorization::{Access, AuthorizationServer, Endpoint, FolderStore, Host, KeyError, Parts};
+use authorization::{
+    Access, AuthorizationServer, Endpoint, FolderStore, Host, KeyError, Parts, RedisStore, Store,
+};
 use downstream::browser::sessions::BrowserSessions;
 use gateway::manager::Manager;
 use net::http::Network;
@@ -79,13 +81,18 @@ pub(super) async fn open(config: &downstream::Config, uses: Uses) -> Result<Opti
         people: people.clone(),
         takes_keys: settings.keys,
     });
-    let store = Arc::new(FolderStore::of_issuer(&state, url));
+    let store: Arc<dyn Store> = match &settings.redis_url {
+        Some(address) => Arc::new(RedisStore::of_issuer(address, url)),
+        None => Arc::new(FolderStore::of_issuer(&state, url)),
+    };
     let parts = Parts { vault, store, host, network, shutdown: shutdown.clone() };
     let server = AuthorizationServer::open(settings.server(url.clone()), parts, SystemTime::now()).await?;
     let server = Arc::new(server);
     authenticator.accept_tokens_of(Arc::clone(&server) as Arc<dyn auth::TokenIssuer>);
     let (followed, keys) = (Arc::clone(&server), Arc::clone(&authenticator));
     shutdown.spawn_until_end(async move { follow_keys(&followed, &keys).await });
+    let follower = Arc::clone(&server);
+    shutdown.spawn_until_end(async move { follower.follow_removals().await });
     let swept = Arc::clone(&server);
     shutdown.spawn_until_end(async move { sweep_forever(&swept).await });
     tracing::info!(issuer = url, "clients can log in at the authorization server");
@@ -180,6 +187,14 @@ impl Host for GatewayHost {
 
     fn grant_ended(&self, id: &str) {
         self.authenticator.end_grant(id);
+    }
+
+    fn uses_grants(&self) -> bool {
+        self.authenticator.uses_grants()
+    }
+
+    fn used_grants(&self) -> Vec<String> {
+        self.authenticator.used_grants()
     }
 
     fn owner_ended(&self, owner: &str) {

@@ -146,7 +146,7 @@ const ALERTS: &[Alert] = &[
         expression: "increase(switchyard_authorization_store_failures_total[5m]) > 0",
         duration: None,
         severity: "page",
-        meaning: "the store of the authorization server failed: nobody can log in, clients get no new tokens, and tokens end within a minute if it cannot be read",
+        meaning: "the store of the authorization server failed: nobody can log in, clients get no new tokens, and their tokens end within ten minutes",
         runbook: ("the store of grants fails", "runbooks.md#the-store-of-grants-fails"),
     },
     Alert {

@@ -454,6 +454,16 @@ impl Authenticator {
         }
     }
 
+    /// Whether grants of the authorization server have principals here.
+    pub fn uses_grants(&self) -> bool {
+        self.own.load().as_ref().is_some_and(|own| own.uses_grants())
+    }
+
+    /// Returns the ids of the grants that may have principals here.
+    pub fn used_grants(&self) -> Vec<String> {
+        self.own.load().as_ref().map(|own| own.used_grants()).unwrap_or_default()
+    }
+
     /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         let own = self.own.load();

@@ -1,7 +1,9 @@
 //! Tokens of the authorization server of this gateway.
 //!
 //! Invariants: a token is accepted while its grant exists. If the grant ends in this process, its principals are
-//! notified at once; if another process ends it, its tokens are refused within a minute. The principal of a token is
+//! notified at once. If another process ends it, they are as soon as the issuer knows, and its tokens are refused within a
+//! minute. While grants cannot be looked up, a token is accepted until it expires if its grant was seen here and has not
+//! ended since. A token of another grant is refused then. The principal of a token is
 //! the one that agreed to the grant, and not another one of the same name. A token for one endpoint is accepted there only.
 //! A token of the holder of an API key never allows more than the key does now. If the key is revoked or changed, the
 //! principals of its tokens are notified with those of the key.
@@ -17,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use lru::LruCache;
@@ -44,8 +48,13 @@ pub trait TokenIssuer: Send + Sync {
     /// The `iss` of its tokens: the public URL of the gateway, without a trailing slash.
     fn issuer(&self) -> &str;
 
-    /// Returns the key that verifies tokens with `kid`, if it is one of its own. May block on a file.
+    /// Returns the key that verifies tokens with `kid`, if it is one of its own.
     fn key(&self, kid: &str) -> Option<DecodingKey>;
+
+    /// Whether its keys are known. They are in a store, which may not have been reachable yet.
+    fn knows_keys(&self) -> bool {
+        true
+    }
 
     /// Whether `owner`, the id of a principal, may have tokens with `role`.
     fn may_grant(&self, owner: &str, role: Role) -> bool;
@@ -86,6 +95,12 @@ struct OwnClaims {
     jti: String,
     scope: String,
     view: String,
+}
+
+/// The issuer that a token names.
+#[derive(Deserialize)]
+struct Unverified {
+    iss: String,
 }
 
 impl OwnTokens {
@@ -153,10 +168,21 @@ impl OwnTokens {
                     self.end(grant);
                     return Some(Err(Denied::Credential(Reason::Revoked)));
                 }
+                None if self.is_seen(grant, now) => return self.check(token, keys),
                 None => break,
             }
         }
         Some(Err(Denied::KeysUnavailable { retry_after: RETRY }))
+    }
+
+    /// Whether grants have principals here.
+    pub(super) fn uses_grants(&self) -> bool {
+        !self.grants().seen.is_empty()
+    }
+
+    /// Returns the ids of the grants that may have principals here.
+    pub(super) fn used_grants(&self) -> Vec<String> {
+        self.grants().seen.iter().map(|(id, _)| id.clone()).collect()
     }
 
     /// Whether `owner` may have tokens with `role`.
@@ -206,13 +232,22 @@ impl OwnTokens {
         true
     }
 
+    /// Whether the grant `id` was seen and has not ended. It then counts as looked up at `now`.
+    fn is_seen(&self, id: &str, now: Now) -> bool {
+        let mut grants = self.grants();
+        grants.seen.get_mut(id).map(|seen| seen.looked_up = now).is_some()
+    }
+
     fn grants(&self) -> MutexGuard<'_, SeenGrants> {
         self.grants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn verified(&self, token: &str) -> Option<Result<OwnClaims, Denied>> {
         let header = decode_header(token).ok()?;
-        let key = self.issuer.key(header.kid.as_deref()?)?;
+        let Some(key) = self.issuer.key(header.kid.as_deref()?) else {
+            let may_be_own = !self.issuer.knows_keys() && issuer_of(token)? == self.issuer.issuer();
+            return may_be_own.then_some(Err(Denied::KeysUnavailable { retry_after: RETRY }));
+        };
         if header.typ.as_deref() != Some(token_format::TYPE) || header.alg != Algorithm::EdDSA {
             return Some(Err(Denied::Credential(Reason::Header)));
         }
@@ -272,6 +307,12 @@ impl OwnClaims {
     fn grant(&self) -> &str {
         self.jti.split(SEPARATOR).next().unwrap_or_default()
     }
+}
+
+/// The `iss` of `token`, which nothing has verified.
+fn issuer_of(token: &str) -> Option<String> {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    Some(serde_json::from_slice::<Unverified>(&claims).ok()?.iss)
 }
 
 impl fmt::Debug for OwnTokens {

@@ -134,6 +134,14 @@ impl Store for Meanwhile {
         self.0.get(table, id)
     }
 
+    fn get_all<'a>(
+        &'a self,
+        table: Table,
+        ids: &'a [String],
+    ) -> BoxFuture<'a, Vec<Result<Option<Vec<u8>>, StoreError>>> {
+        self.0.get_all(table, ids)
+    }
+
     fn swap<'a>(
         &'a self,
         table: Table,
@@ -155,6 +163,10 @@ impl Store for Meanwhile {
 
     fn ids<'a>(&'a self, table: Table, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         self.0.ids(table, prefix)
+    }
+
+    fn removed_grants(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.0.removed_grants()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +18,7 @@ use runtime::shutdown::Shutdown;
 
 pub(crate) use testkit::pkce::{VERIFIER, query};
 
+use crate::store;
 use crate::{
     Access, AuthorizationError, AuthorizationServer, Client, Config, Endpoint, Host, Parts, Store,
     StoreError, Table,
@@ -31,6 +32,8 @@ pub(crate) const ISSUER: &str = "https://gw.example";
 pub(crate) struct MemoryStore {
     records: Mutex<BTreeMap<(Table, String), Vec<u8>>>,
     fails: AtomicBool,
+    removed: AtomicU64,
+    is_shared: AtomicBool,
     /// The id of a record that cannot be read.
     broken: OnceLock<String>,
 }
@@ -39,6 +42,17 @@ impl MemoryStore {
     /// Makes the store fail, or work again.
     pub(crate) fn set_fails(&self, fails: bool) {
         self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    /// A store of several machines.
+    pub(crate) fn shared() -> Self {
+        Self { is_shared: true.into(), ..Self::default() }
+    }
+
+    /// Loses everything, as a Redis that writes no file does at its end.
+    pub(crate) fn lose_everything(&self) {
+        self.with(BTreeMap::clear).expect("it works");
+        self.removed.store(0, Ordering::Relaxed);
     }
 
     /// Makes the record `id` unreadable.
@@ -70,6 +84,14 @@ impl Store for MemoryStore {
         .boxed()
     }
 
+    fn get_all<'a>(
+        &'a self,
+        table: Table,
+        ids: &'a [String],
+    ) -> BoxFuture<'a, Vec<Result<Option<Vec<u8>>, StoreError>>> {
+        futures_util::future::join_all(ids.iter().map(move |id| self.get(table, id))).boxed()
+    }
+
     fn swap<'a>(
         &'a self,
         table: Table,
@@ -78,14 +100,17 @@ impl Store for MemoryStore {
         after: Option<&'a [u8]>,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
         async move {
+            store::check(id, after)?;
             self.with(|records| {
                 let place = (table, id.to_owned());
                 if records.get(&place).map(Vec::as_slice) != before {
                     return false;
                 }
-                match after {
-                    Some(after) => _ = records.insert(place, after.to_vec()),
-                    None => _ = records.remove(&place),
+                if let Some(after) = after {
+                    records.insert(place, after.to_vec());
+                } else {
+                    let is_removed = records.remove(&place).is_some() && table == Table::Grants;
+                    self.removed.fetch_add(is_removed.into(), Ordering::Relaxed);
                 }
                 true
             })
@@ -101,6 +126,14 @@ impl Store for MemoryStore {
             })
         }
         .boxed()
+    }
+
+    fn removed_grants(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        async move { self.with(|_| self.removed.load(Ordering::Relaxed)) }.boxed()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
     }
 }
 
@@ -135,6 +168,14 @@ impl Host for Gateway {
         if let Some(requests) = self.requests.get() {
             requests.end_grant(id);
         }
+    }
+
+    fn uses_grants(&self) -> bool {
+        self.requests.get().is_some_and(|requests| requests.uses_grants())
+    }
+
+    fn used_grants(&self) -> Vec<String> {
+        self.requests.get().map(|requests| requests.used_grants()).unwrap_or_default()
     }
 }
 
@@ -227,7 +268,8 @@ pub(crate) async fn open(
     host: Arc<Gateway>,
     now: SystemTime,
 ) -> AuthorizationServer {
-    let vault = Vault::new(VaultConfig { path: folder.join("vault.json"), keys: Vec::new() });
+    let keys = if store.is_shared() { vec!["one key of all machines".repeat(2).into()] } else { Vec::new() };
+    let vault = Vault::new(VaultConfig { path: folder.join("vault.json"), keys });
     let parts = Parts { vault, store, host, network: Network::default(), shutdown: Shutdown::new() };
     let issuer = ISSUER.to_owned();
     let config = Config { issuer, registers: true, clients: Vec::new(), trusted_hosts: Vec::new() };

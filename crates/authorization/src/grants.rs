@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use auth::Role;
-use auth::vault::VaultKey;
 use lru::LruCache;
 use runtime::rate::Rate;
 
@@ -20,6 +19,7 @@ use crate::clock::moment;
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::host::Host;
+use crate::keys::Keys;
 use crate::records::{Records, Stored, random};
 use crate::store::{Store, StoreError, Table};
 
@@ -86,7 +86,6 @@ impl GrantFilter {
 /// The grants in the store.
 pub(crate) struct Grants {
     records: Records<Grant>,
-    key: Arc<VaultKey>,
     host: Arc<dyn Host>,
     sweeps: Rate,
     /// The roles of people of the login service whose tokens are in use, by the ids of their principals.
@@ -94,15 +93,15 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    pub(crate) fn new(store: &Arc<dyn Store>, key: &Arc<VaultKey>, host: &Arc<dyn Host>) -> Self {
-        let records = Records::new(store, key, Table::Grants);
-        let (key, host, sweeps) = (Arc::clone(key), Arc::clone(host), Rate::new(1, SWEEP_PAUSE));
-        Self { records, key, host, sweeps, people: Mutex::new(LruCache::new(MAX_PEOPLE)) }
+    pub(crate) fn new(store: &Arc<dyn Store>, keys: &Arc<Keys>, host: &Arc<dyn Host>) -> Self {
+        let records = Records::new(store, keys, Table::Grants);
+        let (host, sweeps) = (Arc::clone(host), Rate::new(1, SWEEP_PAUSE));
+        Self { records, host, sweeps, people: Mutex::new(LruCache::new(MAX_PEOPLE)) }
     }
 
     /// Adds a grant, and returns its id.
     pub(crate) async fn add(&self, grant: &Grant, now: u64) -> Result<String, Error> {
-        let prefix = self.prefix(&grant.owner);
+        let prefix = self.prefix(Some(&grant.owner)).await?;
         self.make_room_for_owner(&prefix, now).await?;
         self.make_room(now).await?;
         let id = format!("{prefix}{}", random());
@@ -174,7 +173,7 @@ impl Grants {
         owner: Option<&str>,
         is_chosen: impl Fn(&Grant) -> bool,
     ) -> Result<usize, StoreError> {
-        let prefix = owner.map(|owner| self.prefix(owner)).unwrap_or_default();
+        let prefix = self.prefix(owner).await?;
         let end_chosen = async |id: String, found: Stored<Grant>| {
             let is_chosen = is_chosen(&found.value);
             if is_chosen {
@@ -196,14 +195,14 @@ impl Grants {
         owner: Option<&str>,
         now: u64,
     ) -> Result<Vec<(String, Grant)>, StoreError> {
-        let prefix = owner.map(|owner| self.prefix(owner)).unwrap_or_default();
+        let prefix = self.prefix(owner).await?;
         let mut all = self.records.list(&prefix).await?;
         all.retain(|(_, grant)| !grant.is_over(now) && owner.is_none_or(|owner| grant.owner == owner));
         Ok(all)
     }
 
     /// Returns the first `limit` grants after the id `after` that `filter` selects, in the order of their ids, and whether
-    /// there are more. Only these are read, and those before them that are not selected.
+    /// there are more.
     pub(crate) async fn page(
         &self,
         filter: &GrantFilter,
@@ -211,20 +210,18 @@ impl Grants {
         limit: usize,
         now: u64,
     ) -> Result<(Vec<(String, Grant)>, bool), StoreError> {
-        let prefix = filter.owner.as_deref().map(|owner| self.prefix(owner)).unwrap_or_default();
-        let ids = self.records.ids(&prefix).await?;
-        let mut found = Vec::new();
-        for id in ids.into_iter().filter(|id| **id > *after) {
-            let Some(stored) = self.records.get(&id).await? else { continue };
-            if stored.value.is_over(now) || !filter.selects(&stored.value) {
-                continue;
-            }
-            if found.len() == limit {
-                return Ok((found, true));
-            }
-            found.push((id, stored.value));
-        }
-        Ok((found, false))
+        let prefix = self.prefix(filter.owner.as_deref()).await?;
+        self.records.page(&prefix, after, limit, |grant| !grant.is_over(now) && filter.selects(grant)).await
+    }
+
+    /// Returns the ids of those that are stored.
+    pub(crate) async fn ids(&self) -> Result<Vec<String>, StoreError> {
+        self.records.ids("").await
+    }
+
+    /// Returns how many were removed so far, by all processes.
+    pub(crate) async fn removed(&self) -> Result<u64, StoreError> {
+        self.records.removed_grants().await
     }
 
     /// Returns how many are stored, also those whose time is over.
@@ -263,10 +260,11 @@ impl Grants {
         if self.sweep(now).await? > 0 { Ok(()) } else { Err(full()) }
     }
 
-    /// The beginning of the ids of the grants of `owner`, which does not tell who it is.
-    fn prefix(&self, owner: &str) -> String {
-        let name = format!("grants of {owner}");
-        format!("{}-", hex::encode(&self.key.id(name.as_bytes()).as_bytes()[..TAG_BYTES]))
+    /// The beginning of the ids of the grants of `owner`, which does not tell who it is; empty without an owner.
+    async fn prefix(&self, owner: Option<&str>) -> Result<String, StoreError> {
+        let Some(owner) = owner else { return Ok(String::new()) };
+        let tag = self.records.key().await?.id(format!("grants of {owner}").as_bytes());
+        Ok(format!("{}-", hex::encode(&tag.as_bytes()[..TAG_BYTES])))
     }
 }
 

@@ -34,6 +34,16 @@ pub trait Host: Send + Sync {
     /// Ends what runs with tokens of the grant `id`, which has ended.
     fn grant_ended(&self, id: &str);
 
+    /// Whether there are principals of grants, which have to learn of the end of these.
+    fn uses_grants(&self) -> bool {
+        false
+    }
+
+    /// Returns the ids of the grants of these principals.
+    fn used_grants(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Signs the browsers of `owner` out, all of whose grants end. A person of the login service has nothing else that could
     /// be revoked, and a browser that is signed in would get the next grant.
     fn owner_ended(&self, _owner: &str) {}

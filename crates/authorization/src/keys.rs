@@ -1,6 +1,6 @@
 //! The keys of the authorization server: one that seals its records, and those that sign tokens.
 //!
-//! Invariants: all of them are in one entry of the vault, which processes change one at a time. A key for signatures is
+//! Invariants: all of them are in one entry, which processes change one at a time. A key for signatures is
 //! published for a day before it signs, and for an hour after its last signature. So a copy of the key set that is a
 //! day old verifies every valid token. The first key signs at once.
 //!
@@ -10,9 +10,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use auth::vault::{self, Entry, EntryKind, Vault, VaultKey};
+use auth::vault::VaultKey;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -23,34 +24,21 @@ use secrecy::zeroize::Zeroizing;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::clock::seconds;
+use crate::key_entries::{KeyEntries, KeyError};
+
 /// Seconds after which the next key is made.
 const MAKE_NEXT: u64 = 90 * 24 * 3_600;
 /// Seconds for which a key is published before it signs.
 const PUBLISHED_BEFORE: u64 = 24 * 3_600;
 /// Seconds for which a key is published after its last signature: longer than the life of a token.
 const PUBLISHED_AFTER: u64 = 3_600;
-/// Seconds after which the vault is read again, so that keys of other processes are known.
+/// Seconds after which the entry is read again, so that keys of other processes are known.
 const READ_AGAIN: u64 = 600;
-/// Seconds after a failure in which the vault is not read again: anybody can send a token with an unknown key.
+/// Seconds after a failure in which the entry is not read again.
 const RETRY: u64 = 5;
 
-/// Why there are no keys.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The vault cannot be used.
-    #[error("the keys of the authorization server: {0}")]
-    Vault(#[from] vault::Error),
-    /// The entry of the vault has another form than it should have.
-    #[error(
-        "the keys of the authorization server in the vault cannot be read; another version may have written them"
-    )]
-    Form,
-    /// No key could be made.
-    #[error("the system could not make a key for the authorization server")]
-    Generation,
-}
-
-/// The entry of the vault.
+/// The content of the entry.
 #[derive(Serialize, Deserialize)]
 struct Entries {
     /// Seals records, in Base64.
@@ -74,26 +62,32 @@ pub(crate) struct KeyRing {
     pub(crate) verifying: HashMap<String, DecodingKey>,
     /// The public keys, as a key set.
     pub(crate) published: Value,
+    /// Seals records.
+    records: Arc<VaultKey>,
     until: AtomicU64,
 }
 
 /// The keys, which change with time.
 pub(crate) struct Keys {
-    vault: Arc<Vault>,
+    entries: KeyEntries,
     current: ArcSwapOption<KeyRing>,
 }
 
 impl Keys {
-    /// Reads the keys, and makes them if there are none. Returns the key for records too.
-    pub(crate) async fn open(vault: Arc<Vault>, now: u64) -> Result<(Self, VaultKey), KeyError> {
-        let keys = Self { vault, current: ArcSwapOption::empty() };
-        let entries = keys.read(now).await?;
-        let record_key =
-            STANDARD.decode(&entries.record_key).map(Zeroizing::new).map_err(|_| KeyError::Form)?;
-        Ok((keys, VaultKey::of(&record_key)))
+    /// Reads the keys, and makes them if there are none. If their store cannot be reached, they are read when they are needed.
+    pub(crate) async fn open(entries: KeyEntries, now: u64) -> Result<Self, KeyError> {
+        let keys = Self { entries, current: ArcSwapOption::empty() };
+        match keys.read(now).await {
+            Ok(_) => {}
+            Err(error @ KeyError::Store(_)) => {
+                tracing::warn!(%error, "until they can be read, clients get no tokens");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(keys)
     }
 
-    /// Returns the keys of the moment `now`. If the vault fails, the last ones stay in use.
+    /// Returns the keys of the moment `now`. If they cannot be read, the last ones stay in use.
     pub(crate) async fn at(&self, now: u64) -> Result<Arc<KeyRing>, KeyError> {
         let current = self.current.load_full();
         if let Some(current) = current.as_ref().filter(|ring| ring.is_current(now)) {
@@ -105,57 +99,63 @@ impl Keys {
                 last.until.store(now + RETRY, Ordering::Relaxed);
                 Ok(last)
             }
-            (Err(error), None) => Err(error),
-            (Ok(_), _) => self.current.load_full().ok_or(KeyError::Form),
+            (read, _) => read,
         }
     }
 
-    /// Returns the key that verifies tokens with `kid`. It blocks on the vault if another process may have made it.
-    pub(crate) fn verifying(&self, kid: &str, now: u64) -> Option<DecodingKey> {
-        let current = self.current.load_full()?;
-        if let Some(key) = current.verifying.get(kid) {
-            return Some(key.clone());
-        }
-        if current.is_current(now) {
-            return None;
-        }
-        let read = self.stored(&entry()).and_then(|entries| {
-            let entries = entries.ok_or(KeyError::Form)?;
-            KeyRing::of(&entries.signing, now)
-        });
-        let Ok(ring) = read else {
-            current.until.store(now + RETRY, Ordering::Relaxed);
-            return None;
-        };
-        let key = ring.verifying.get(kid).cloned();
-        self.current.store(Some(Arc::new(ring)));
-        key
+    /// Returns the key that verifies tokens with `kid`, if it was known when the keys were read last.
+    pub(crate) fn verifying(&self, kid: &str) -> Option<DecodingKey> {
+        self.current.load().as_ref()?.verifying.get(kid).cloned()
     }
 
-    async fn read(&self, now: u64) -> Result<Entries, KeyError> {
-        let entry = entry();
-        if self.stored(&entry)?.is_none_or(|entries| change(&entries.signing, now).is_some()) {
-            self.vault.update(&entry, move |before| changed(before, now)).await?;
+    /// Whether the keys have been read.
+    pub(crate) fn are_known(&self) -> bool {
+        self.current.load().is_some()
+    }
+
+    /// Reads the keys again when they are needed next.
+    pub(crate) fn read_again(&self) {
+        if let Some(current) = &*self.current.load() {
+            current.until.store(0, Ordering::Relaxed);
         }
-        let entries = self.stored(&entry)?.ok_or(KeyError::Generation)?;
-        self.current.store(Some(Arc::new(KeyRing::of(&entries.signing, now)?)));
-        Ok(entries)
     }
 
-    fn stored(&self, entry: &Entry) -> Result<Option<Entries>, KeyError> {
-        let Some(value) = self.vault.get(entry)? else { return Ok(None) };
-        serde_json::from_slice(&value).map(Some).map_err(|_| KeyError::Form)
+    /// Returns the key that seals records.
+    pub(crate) async fn of_records(&self) -> Result<Arc<VaultKey>, KeyError> {
+        if let Some(current) = &*self.current.load() {
+            return Ok(Arc::clone(&current.records));
+        }
+        Ok(Arc::clone(&self.at(seconds(SystemTime::now())).await?.records))
     }
-}
 
-/// The name of the entry.
-fn entry() -> Entry {
-    Entry { kind: EntryKind::Authorization, name: "keys".to_owned(), principal: None }
+    async fn read(&self, now: u64) -> Result<Arc<KeyRing>, KeyError> {
+        let entries = self.entries.changed(move |before| changed(before, now)).await?;
+        let entries = serde_json::from_slice(&entries).map_err(|_| KeyError::Form)?;
+        let ring = Arc::new(KeyRing::of(&entries, now)?);
+        self.current.store(Some(Arc::clone(&ring)));
+        Ok(ring)
+    }
+
+    /// Keys that are in memory only: one for signatures, and one that seals records, of `secret`.
+    #[cfg(test)]
+    pub(crate) fn of_secret(secret: &[u8]) -> Arc<Self> {
+        use crate::fixture::{ISSUER, MemoryStore};
+        let vault =
+            auth::vault::Vault::new(auth::vault::VaultConfig { path: "none".into(), keys: Vec::new() });
+        let store: Arc<dyn crate::store::Store> = Arc::new(MemoryStore::default());
+        let signing = vec![StoredKey::new(0).expect("a key")];
+        let entries = Entries { record_key: STANDARD.encode(secret), signing };
+        let ring = KeyRing::of(&entries, 0).expect("keys");
+        let entries = KeyEntries::new(vault, &store, ISSUER);
+        Arc::new(Self { entries, current: ArcSwapOption::from_pointee(ring) })
+    }
 }
 
 impl KeyRing {
-    fn of(keys: &[StoredKey], now: u64) -> Result<Self, KeyError> {
+    fn of(entries: &Entries, now: u64) -> Result<Self, KeyError> {
+        let keys = &entries.signing;
         let signer = signer(keys, now).ok_or(KeyError::Form)?;
+        let records = STANDARD.decode(&entries.record_key).map(Zeroizing::new);
         let (mut verifying, mut published) = (HashMap::new(), Vec::new());
         for key in keys {
             let pair = key.pair()?;
@@ -171,6 +171,7 @@ impl KeyRing {
             signing: EncodingKey::from_ed_der(&signer.private()?),
             verifying,
             published: json!({ "keys": published }),
+            records: Arc::new(VaultKey::of(&records.map_err(|_| KeyError::Form)?)),
             until: (now + READ_AGAIN).into(),
         })
     }
@@ -228,19 +229,22 @@ fn change(keys: &[StoredKey], now: u64) -> Option<Change> {
     second.filter(|time| *time <= now).map(|_| Change::Remove)
 }
 
-/// Returns the entry `before` with all changes that are due; none if it cannot be read or nothing is due.
-fn changed(before: Option<&[u8]>, now: u64) -> Option<Zeroizing<Vec<u8>>> {
+/// Returns the entry `before` with all changes that are due; none if nothing is.
+fn changed(before: Option<&[u8]>, now: u64) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
     let mut entries = match before {
-        Some(before) => serde_json::from_slice(before).ok()?,
-        None => Entries { record_key: random_key()?, signing: Vec::new() },
+        Some(before) => serde_json::from_slice(before).map_err(|_| KeyError::Form)?,
+        None => Entries { record_key: random_key().ok_or(KeyError::Generation)?, signing: Vec::new() },
     };
+    let mut is_changed = false;
     while let Some(change) = change(&entries.signing, now) {
         match change {
-            Change::Make => entries.signing.push(StoredKey::new(now)?),
+            Change::Make => entries.signing.push(StoredKey::new(now).ok_or(KeyError::Generation)?),
             Change::Remove => _ = entries.signing.remove(0),
         }
+        is_changed = true;
     }
-    serde_json::to_vec(&entries).map(Zeroizing::new).ok()
+    let text = || serde_json::to_vec(&entries).map(Zeroizing::new).map_err(|_| KeyError::Form);
+    is_changed.then(text).transpose()
 }
 
 fn random_key() -> Option<String> {
@@ -251,65 +255,127 @@ fn random_key() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use auth::vault::VaultConfig;
+    use auth::vault::{Entry, EntryKind, Vault, VaultConfig};
     use proptest::prelude::*;
+    use secrecy::SecretString;
 
     use super::*;
+    use crate::fixture::{ISSUER, MemoryStore};
+    use crate::store::{Store, Table};
 
-    fn vault(folder: &tempfile::TempDir) -> Arc<Vault> {
-        Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() })
+    fn vault(folder: &tempfile::TempDir, keys: &[&str]) -> Arc<Vault> {
+        let keys = keys.iter().map(|key| SecretString::from(key.repeat(32))).collect();
+        Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys })
+    }
+
+    /// The keys in the vault in `folder`, or in `store`.
+    async fn open(
+        folder: &tempfile::TempDir,
+        vault_keys: &[&str],
+        store: &Arc<MemoryStore>,
+        now: u64,
+    ) -> Result<Keys, KeyError> {
+        let store: Arc<dyn Store> = store.clone();
+        Keys::open(KeyEntries::new(vault(folder, vault_keys), &store, ISSUER), now).await
     }
 
     #[tokio::test]
     async fn keys_outlive_the_process_and_change_without_a_gap() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (keys, record_key) = Keys::open(vault(&folder), 0).await.expect("keys");
-        let first = keys.at(0).await.expect("keys").kid.clone();
-        let sealed = record_key.seal(b"place", b"text").expect("sealed");
-        let (again, same) = Keys::open(vault(&folder), 5).await.expect("keys");
-        assert_eq!(again.at(5).await.expect("keys").kid, first);
-        assert_eq!(same.open(b"place", &sealed).expect("opened").as_slice(), b"text");
+        let other_folder = tempfile::tempdir().expect("a folder");
+        for (store, other_folder) in
+            [(MemoryStore::default(), &folder), (MemoryStore::shared(), &other_folder)]
+        {
+            let store = Arc::new(store);
+            let keys = open(&folder, &["a"], &store, 0).await.expect("keys");
+            let first = keys.at(0).await.expect("keys").kid.clone();
+            let record_key = keys.of_records().await.expect("keys");
+            let sealed = record_key.seal(b"place", b"text").expect("sealed");
+            let again = open(other_folder, &["a"], &store, 5).await.expect("keys");
+            assert_eq!(again.at(5).await.expect("keys").kid, first);
+            let same = again.of_records().await.expect("keys");
+            assert_eq!(same.open(b"place", &sealed).expect("opened").as_slice(), b"text");
 
-        let ring = keys.at(MAKE_NEXT).await.expect("keys");
-        assert_eq!((ring.kid.as_str(), ring.verifying.len()), (&*first, 2), "published, but not used yet");
-        let ring = keys.at(MAKE_NEXT + PUBLISHED_BEFORE).await.expect("keys");
-        assert!(ring.kid != first && ring.verifying.contains_key(&first));
-        let other = again.at(MAKE_NEXT + PUBLISHED_BEFORE).await.expect("keys");
-        assert_eq!(other.kid, ring.kid, "another process uses the same key");
-        let ring = keys.at(MAKE_NEXT + PUBLISHED_BEFORE + PUBLISHED_AFTER).await.expect("keys");
-        assert!(!ring.verifying.contains_key(&first));
-        let text = ring.published.to_string();
-        assert!(text.contains(&ring.kid) && !text.contains("\"d\""), "{text}");
+            let ring = keys.at(MAKE_NEXT).await.expect("keys");
+            assert_eq!(
+                (ring.kid.as_str(), ring.verifying.len()),
+                (&*first, 2),
+                "published, but not used yet"
+            );
+            let ring = keys.at(MAKE_NEXT + PUBLISHED_BEFORE).await.expect("keys");
+            assert!(ring.kid != first && ring.verifying.contains_key(&first));
+            let other = again.at(MAKE_NEXT + PUBLISHED_BEFORE).await.expect("keys");
+            assert_eq!(other.kid, ring.kid, "another process uses the same key");
+            let ring = keys.at(MAKE_NEXT + PUBLISHED_BEFORE + PUBLISHED_AFTER).await.expect("keys");
+            assert!(!ring.verifying.contains_key(&first));
+            let text = ring.published.to_string();
+            assert!(text.contains(&ring.kid) && !text.contains("\"d\""), "{text}");
+        }
     }
 
     #[tokio::test]
-    async fn vault_that_fails_is_not_read_for_each_unknown_key() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (keys, _) = Keys::open(vault(&folder), 0).await.expect("keys");
-        let file = folder.path().join("vault.json");
-        let good = std::fs::read(&file).expect("a vault");
-        std::fs::write(&file, "no vault").expect("a write");
-        assert!(keys.verifying("unknown", READ_AGAIN).is_none());
-        std::fs::write(&file, good).expect("a write");
-        let until = || keys.current.load_full().expect("keys").until.load(Ordering::Relaxed);
-        assert!(keys.verifying("unknown", READ_AGAIN + RETRY - 1).is_none());
+    async fn store_that_fails_is_not_read_for_each_request() {
+        let (folder, store) = (tempfile::tempdir().expect("a folder"), Arc::new(MemoryStore::shared()));
+        store.set_fails(true);
+        let keys = open(&folder, &["a"], &store, 0).await.expect("it starts");
+        assert!(!keys.are_known());
+        assert!(matches!(keys.at(0).await, Err(KeyError::Store(_))));
+        store.set_fails(false);
+        let first = keys.at(0).await.expect("keys").kid.clone();
+        store.set_fails(true);
+        let ring = keys.at(READ_AGAIN).await.expect("the last ones");
+        let until = || ring.until.load(Ordering::Relaxed);
+        assert_eq!((&ring.kid, until()), (&first, READ_AGAIN + RETRY));
+        store.set_fails(false);
+        keys.at(READ_AGAIN + RETRY - 1).await.expect("the last ones");
         assert_eq!(until(), READ_AGAIN + RETRY);
-        assert!(keys.verifying("unknown", READ_AGAIN + RETRY).is_none());
-        assert_eq!(until(), READ_AGAIN + RETRY + READ_AGAIN, "it was read again");
+        let ring = keys.at(READ_AGAIN + RETRY).await.expect("keys");
+        assert_eq!(ring.until.load(Ordering::Relaxed), READ_AGAIN + RETRY + READ_AGAIN, "it was read again");
+    }
+
+    #[tokio::test]
+    async fn shared_keys_open_under_the_key_of_the_vault_alone_and_move_to_its_first_one() {
+        let (folder, store) = (tempfile::tempdir().expect("a folder"), Arc::new(MemoryStore::shared()));
+        let record = async || store.get(Table::Keys, "keys").await.expect("a read").expect("a record");
+        assert!(matches!(open(&folder, &[], &store, 0).await.err(), Some(KeyError::NotShared)));
+        let kid =
+            open(&folder, &["a"], &store, 0).await.expect("keys").at(0).await.expect("keys").kid.clone();
+        let sealed = record().await;
+        assert!(!String::from_utf8_lossy(&sealed).contains(&kid));
+        assert!(matches!(open(&folder, &["b"], &store, 0).await.err(), Some(KeyError::Foreign)));
+        assert_eq!(record().await, sealed, "it is not replaced");
+        let both = open(&folder, &["b", "a"], &store, 0).await.expect("keys");
+        assert_eq!(both.at(0).await.expect("keys").kid, kid);
+        assert_ne!(record().await, sealed);
+        let moved = open(&folder, &["b"], &store, 0).await.expect("keys");
+        assert_eq!(moved.at(0).await.expect("keys").kid, kid);
+        let other: Arc<dyn Store> = store.clone();
+        let other = KeyEntries::new(vault(&folder, &["b"]), &other, "https://other.example");
+        assert!(matches!(Keys::open(other, 0).await.err(), Some(KeyError::Foreign)), "of another issuer");
+    }
+
+    #[tokio::test]
+    async fn store_that_lost_the_keys_gets_new_ones_that_every_process_uses() {
+        let (folder, store) = (tempfile::tempdir().expect("a folder"), Arc::new(MemoryStore::shared()));
+        let one = open(&folder, &["a"], &store, 0).await.expect("keys");
+        let before = one.at(0).await.expect("keys").kid.clone();
+        store.lose_everything();
+        let other = open(&folder, &["a"], &store, 1).await.expect("keys");
+        let after = other.at(1).await.expect("keys").kid.clone();
+        assert_ne!(after, before);
+        assert_eq!(one.at(1).await.expect("keys").kid, before, "it does not know yet");
+        one.read_again();
+        assert_eq!(one.at(1).await.expect("keys").kid, after);
     }
 
     #[tokio::test]
     async fn keys_of_another_form_are_neither_used_nor_replaced() {
-        let (folder, vault) = {
-            let folder = tempfile::tempdir().expect("a folder");
-            let vault = vault(&folder);
-            (folder, vault)
-        };
-        let entry = entry();
+        let (folder, store) = (tempfile::tempdir().expect("a folder"), Arc::new(MemoryStore::default()));
+        let vault = vault(&folder, &["a"]);
+        let entry = Entry { kind: EntryKind::Authorization, name: "keys".to_owned(), principal: None };
         vault.put(&entry, b"{\"version\": 2}").await.expect("a write");
-        assert!(matches!(Keys::open(Arc::clone(&vault), 0).await.err(), Some(KeyError::Form)));
+        assert!(matches!(open(&folder, &["a"], &store, 0).await.err(), Some(KeyError::Form)));
         assert_eq!(vault.get(&entry).expect("a read").expect("a value").as_slice(), b"{\"version\": 2}");
-        drop(folder);
     }
 
     proptest! {

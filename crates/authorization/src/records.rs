@@ -14,12 +14,16 @@ use secrecy::zeroize::Zeroizing;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::keys::Keys;
 use crate::store::{Store, StoreError, Table};
+
+/// How many records are read at once.
+const CHUNK: usize = 256;
 
 /// The records of one table.
 pub(crate) struct Records<T> {
     store: Arc<dyn Store>,
-    key: Arc<VaultKey>,
+    keys: Arc<Keys>,
     table: Table,
     kind: PhantomData<fn() -> T>,
 }
@@ -32,30 +36,53 @@ pub(crate) struct Stored<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Records<T> {
-    pub(crate) fn new(store: &Arc<dyn Store>, key: &Arc<VaultKey>, table: Table) -> Self {
-        Self { store: Arc::clone(store), key: Arc::clone(key), table, kind: PhantomData }
+    pub(crate) fn new(store: &Arc<dyn Store>, keys: &Arc<Keys>, table: Table) -> Self {
+        Self { store: Arc::clone(store), keys: Arc::clone(keys), table, kind: PhantomData }
     }
 
     pub(crate) async fn get(&self, id: &str) -> Result<Option<Stored<T>>, StoreError> {
-        let Some(sealed) = self.store.get(self.table, id).await? else { return Ok(None) };
+        let key = self.key().await?;
+        Ok(self.store.get(self.table, id).await?.and_then(|sealed| self.opened(&key, id, sealed)))
+    }
+
+    /// Returns those of the records `ids` that exist, with their ids and in their order. Calls for at most [`CHUNK`] of them.
+    async fn get_all(&self, ids: &[String]) -> Vec<Result<(String, Stored<T>), StoreError>> {
+        let key = match self.key().await {
+            Ok(key) => key,
+            Err(error) => return vec![Err(error)],
+        };
+        let found = self.store.get_all(self.table, ids).await.into_iter().zip(ids);
+        let opened = found.filter_map(|(found, id)| match found {
+            Ok(sealed) => self.opened(&key, id, sealed?).map(|stored| Ok((id.clone(), stored))),
+            Err(error) => Some(Err(error)),
+        });
+        opened.collect()
+    }
+
+    /// The key of this gateway.
+    pub(crate) async fn key(&self) -> Result<Arc<VaultKey>, StoreError> {
+        Ok(self.keys.of_records().await?)
+    }
+
+    fn opened(&self, key: &VaultKey, id: &str, sealed: Vec<u8>) -> Option<Stored<T>> {
         let text = std::str::from_utf8(&sealed).ok();
-        let plain = text.and_then(|text| self.key.open(&self.context(id), text));
+        let plain = text.and_then(|text| key.open(&self.context(id), text));
         let value = plain.and_then(|plain| serde_json::from_slice(&plain).ok());
         if value.is_none() {
             tracing::error!(table = self.table.as_str(), id, "a record cannot be opened and is ignored");
         }
-        Ok(value.map(|value| Stored { value, sealed }))
+        Some(Stored { value: value?, sealed })
     }
 
     /// Adds a record. Returns false if there is one.
     pub(crate) async fn insert(&self, id: &str, value: &T) -> Result<bool, StoreError> {
-        let sealed = self.seal(id, value)?;
+        let sealed = self.seal(id, value).await?;
         self.store.swap(self.table, id, None, Some(&sealed)).await
     }
 
     /// Replaces `before`. Returns false if it was changed or removed meanwhile.
     pub(crate) async fn replace(&self, id: &str, before: &Stored<T>, value: &T) -> Result<bool, StoreError> {
-        let sealed = self.seal(id, value)?;
+        let sealed = self.seal(id, value).await?;
         self.store.swap(self.table, id, Some(&before.sealed), Some(&sealed)).await
     }
 
@@ -77,12 +104,40 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     /// Returns the records whose ids begin with `prefix`.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(String, T)>, StoreError> {
         let mut all = Vec::new();
-        for id in self.ids(prefix).await? {
-            if let Some(stored) = self.get(&id).await? {
+        for ids in self.ids(prefix).await?.chunks(CHUNK) {
+            for found in self.get_all(ids).await {
+                let (id, stored) = found?;
                 all.push((id, stored.value));
             }
         }
         Ok(all)
+    }
+
+    /// Returns the first `limit` records after the id `after` that begin with `prefix` and that `is_chosen` selects, and whether
+    /// there are more. Few others behind these are read.
+    pub(crate) async fn page(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+        is_chosen: impl Fn(&T) -> bool,
+    ) -> Result<(Vec<(String, T)>, bool), StoreError> {
+        let mut ids = self.ids(prefix).await?;
+        ids.retain(|id| **id > *after);
+        let mut chosen = Vec::new();
+        for ids in ids.chunks(CHUNK.min(limit + 1)) {
+            for found in self.get_all(ids).await {
+                let (id, Stored { value, .. }) = found?;
+                if !is_chosen(&value) {
+                    continue;
+                }
+                if chosen.len() == limit {
+                    return Ok((chosen, true));
+                }
+                chosen.push((id, value));
+            }
+        }
+        Ok((chosen, false))
     }
 
     /// Has `change` called with each record whose id begins with `prefix`, and returns how many it changed. All are tried; the
@@ -93,15 +148,16 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         change: impl Fn(String, Stored<T>) -> F,
     ) -> Result<usize, StoreError> {
         let (mut count, mut failed) = (0, None);
-        for id in self.ids(prefix).await? {
-            let changed = match self.get(&id).await {
-                Ok(Some(found)) => change(id, found).await,
-                Ok(None) => Ok(false),
-                Err(error) => Err(error),
-            };
-            match changed {
-                Ok(changed) => count += usize::from(changed),
-                Err(error) => failed = Some(error),
+        for ids in self.ids(prefix).await?.chunks(CHUNK) {
+            for found in self.get_all(ids).await {
+                let changed = match found {
+                    Ok((id, found)) => change(id, found).await,
+                    Err(error) => Err(error),
+                };
+                match changed {
+                    Ok(changed) => count += usize::from(changed),
+                    Err(error) => failed = Some(error),
+                }
             }
         }
         failed.map_or(Ok(count), Err)
@@ -112,10 +168,15 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         self.store.ids(self.table, prefix).await
     }
 
-    fn seal(&self, id: &str, value: &T) -> Result<Vec<u8>, StoreError> {
+    /// Returns how many grants were removed so far, by all processes.
+    pub(crate) async fn removed_grants(&self) -> Result<u64, StoreError> {
+        self.store.removed_grants().await
+    }
+
+    async fn seal(&self, id: &str, value: &T) -> Result<Vec<u8>, StoreError> {
         let failed = |source| StoreError { action: "sealed", source };
         let plain = Zeroizing::new(serde_json::to_vec(value).map_err(|error| failed(error.into()))?);
-        self.key.seal(&self.context(id), &plain).map(String::into_bytes).map_err(failed)
+        self.key().await?.seal(&self.context(id), &plain).map(String::into_bytes).map_err(failed)
     }
 
     /// The place of a record, which is authenticated with it.
@@ -140,7 +201,7 @@ mod tests {
     async fn record_opens_in_its_place_only_and_under_its_key() {
         let memory = Arc::new(MemoryStore::default());
         let store: Arc<dyn Store> = memory.clone();
-        let key = Arc::new(VaultKey::of(b"one secret of more than thirty-two bytes"));
+        let key = Keys::of_secret(b"one secret of more than thirty-two bytes");
         let records: Records<String> = Records::new(&store, &key, Table::Grants);
         let value = "canary".to_owned();
         assert!(records.insert("a", &value).await.expect("a write"));
@@ -154,15 +215,38 @@ mod tests {
             let moved: Records<String> = Records::new(&store, &key, table);
             assert!(moved.get(id).await.expect("a read").is_none(), "{id}");
         }
-        let other = Arc::new(VaultKey::of(b"other secret of more than thirty-two bytes"));
+        let other = Keys::of_secret(b"other secret of more than thirty-two bytes");
         let foreign: Records<String> = Records::new(&store, &other, Table::Grants);
         assert!(foreign.get("a").await.expect("a read").is_none());
+        assert!(!foreign.insert("a", &"other".to_owned()).await.expect("a write"), "nor is it replaced");
+    }
+
+    #[tokio::test]
+    async fn records_are_read_many_at_a_time_and_a_page_has_the_chosen_ones() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let key = Keys::of_secret(b"one secret of more than thirty-two bytes");
+        let records: Records<usize> = Records::new(&store, &key, Table::Grants);
+        let id = |at: usize| format!("{at:04}");
+        for at in 0..=2 * CHUNK {
+            assert!(records.insert(&id(at), &at).await.expect("a write"));
+        }
+        let all = records.list("").await.expect("records");
+        assert!(all.iter().enumerate().all(|(at, (found, value))| (id(at), at) == (found.clone(), *value)));
+        assert_eq!(all.len(), 2 * CHUNK + 1);
+        let page = async |after: &str, limit| {
+            let (page, has_more) =
+                records.page("0", after, limit, |value| value % 2 == 0).await.expect("a page");
+            (page.into_iter().map(|(_, value)| value).collect::<Vec<_>>(), has_more)
+        };
+        assert_eq!(page("", 2).await, (vec![0, 2], true));
+        assert_eq!(page(&id(2 * CHUNK - 3), 2).await, (vec![2 * CHUNK - 2, 2 * CHUNK], false));
+        assert_eq!(page(&id(2 * CHUNK), 2).await, (Vec::new(), false));
     }
 
     #[tokio::test]
     async fn writer_that_lost_a_race_changes_nothing_even_if_the_value_is_equal() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let key = Arc::new(VaultKey::of(b"one secret of more than thirty-two bytes"));
+        let key = Keys::of_secret(b"one secret of more than thirty-two bytes");
         let records: Records<u8> = Records::new(&store, &key, Table::Grants);
         assert!(records.insert("a", &1).await.expect("a write"));
         let first = records.get("a").await.expect("a read").expect("a value");

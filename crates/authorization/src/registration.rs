@@ -236,16 +236,16 @@ fn hash(token: &SecretString) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use auth::vault::VaultKey;
     use bytes::Bytes;
 
     use super::*;
     use crate::fixture::MemoryStore;
+    use crate::keys::Keys;
     use crate::store::{Store, Table};
 
     fn registrations() -> Registrations {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let key = Arc::new(VaultKey::of(b"one secret of more than thirty-two bytes"));
+        let key = Keys::of_secret(b"one secret of more than thirty-two bytes");
         Registrations::new(Records::new(&store, &key, Table::Clients))
     }
 

@@ -143,6 +143,18 @@ impl Store for CountedStore {
         self.counted(self.store.get(table, id))
     }
 
+    fn get_all<'a>(
+        &'a self,
+        table: Table,
+        ids: &'a [String],
+    ) -> BoxFuture<'a, Vec<Result<Option<Vec<u8>>, StoreError>>> {
+        let note = |done: &Vec<Result<_, _>>| {
+            let failures = done.iter().filter(|done| done.is_err()).count() as u64;
+            self.counts.store_failures.fetch_add(failures, Ordering::Relaxed);
+        };
+        self.store.get_all(table, ids).inspect(note).boxed()
+    }
+
     fn swap<'a>(
         &'a self,
         table: Table,
@@ -155,6 +167,14 @@ impl Store for CountedStore {
 
     fn ids<'a>(&'a self, table: Table, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         self.counted(self.store.ids(table, prefix))
+    }
+
+    fn removed_grants(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.counted(self.store.removed_grants())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
     }
 }
 

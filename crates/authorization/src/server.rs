@@ -37,7 +37,8 @@ use crate::fields::Fields;
 use crate::grant::{Grant, GrantedPerson, Presented, Step, TokenFamily};
 use crate::grants::Grants;
 use crate::host::Host;
-use crate::keys::{KeyError, KeyRing, Keys};
+use crate::key_entries::{KeyEntries, KeyError};
+use crate::keys::{KeyRing, Keys};
 use crate::metadata::{REGISTER, TOKEN, metadata};
 use crate::records::{Records, Stored};
 use crate::redirect_uri::Receiver;
@@ -67,7 +68,7 @@ pub struct Config {
 
 /// The parts of the gateway that the server uses.
 pub struct Parts {
-    /// Holds the keys.
+    /// Holds the keys, or seals them if the store is shared.
     pub vault: Arc<Vault>,
     /// Holds grants and registrations.
     pub store: Arc<dyn Store>,
@@ -104,7 +105,7 @@ pub struct Consent {
 pub struct AuthorizationServer {
     config: Config,
     token_endpoint: String,
-    keys: Keys,
+    pub(crate) keys: Arc<Keys>,
     pub(crate) clients: Clients,
     pub(crate) grants: Grants,
     pub(crate) host: Arc<dyn Host>,
@@ -112,19 +113,20 @@ pub struct AuthorizationServer {
 }
 
 impl AuthorizationServer {
-    /// Opens the server. Its keys are made if there are none.
+    /// Opens the server. Its keys are made if there are none. [`AuthorizationServer::follow_removals`] has to run then.
     pub async fn open(mut config: Config, parts: Parts, now: SystemTime) -> Result<Self, KeyError> {
         let Parts { vault, store, host, network, shutdown } = parts;
-        let (keys, record_key) = Keys::open(vault, seconds(now)).await?;
-        let (record_key, counts) = (Arc::new(record_key), Arc::<RequestCounts>::default());
+        let counts = Arc::<RequestCounts>::default();
         let store: Arc<dyn Store> = Arc::new(CountedStore { store, counts: Arc::clone(&counts) });
-        let registrations = Registrations::new(Records::new(&store, &record_key, Table::Clients));
+        let entries = KeyEntries::new(vault, &store, &config.issuer);
+        let keys = Arc::new(Keys::open(entries, seconds(now)).await?);
+        let registrations = Registrations::new(Records::new(&store, &keys, Table::Clients));
         let fetcher = Fetcher::new(&network, &config.trusted_hosts, &shutdown);
         Ok(Self {
             token_endpoint: format!("{}{TOKEN}", config.issuer),
+            grants: Grants::new(&store, &keys, &host),
             keys,
             clients: Clients::new(std::mem::take(&mut config.clients), registrations, fetcher),
-            grants: Grants::new(&store, &record_key, &host),
             host,
             config,
             counts,
@@ -514,7 +516,11 @@ impl TokenIssuer for AuthorizationServer {
     }
 
     fn key(&self, kid: &str) -> Option<DecodingKey> {
-        self.keys.verifying(kid, seconds(SystemTime::now()))
+        self.keys.verifying(kid)
+    }
+
+    fn knows_keys(&self) -> bool {
+        self.keys.are_known()
     }
 
     fn may_grant(&self, owner: &str, role: Role) -> bool {

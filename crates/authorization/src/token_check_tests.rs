@@ -12,7 +12,7 @@ use secrecy::ExposeSecret;
 use super::tests::{CALLBACK, bearer, code_form, logged_in, refresh_form, token};
 use crate::access::Access;
 use crate::error::Code;
-use crate::fixture::{Gateway, Site, parameter, query};
+use crate::fixture::{Gateway, MemoryStore, Site, parameter, query};
 
 #[tokio::test]
 async fn token_is_checked_as_its_owner_until_its_grant_ends() {
@@ -54,6 +54,74 @@ async fn token_whose_grant_another_process_ended_is_refused_within_a_minute() {
     }
     assert_eq!(requests.check(&headers).await, Err(Denied::Credential(Reason::Revoked)));
     assert!(sender.is_revoked());
+}
+
+#[tokio::test]
+async fn principals_of_a_grant_that_another_process_ended_are_notified_at_the_next_look() {
+    let (site, _, client, tokens) = logged_in().await;
+    let other = Arc::new(Gateway::default());
+    let other = crate::fixture::open(site.folder.path(), site.store.clone(), other, site.now).await;
+    let bob = site.person("key:bob", Role::Caller);
+    let requests = site.requests();
+    let mut seen = None;
+    let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+    let code = site.log_in(&bob, &client, CALLBACK).await;
+    let bobs = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    let bob = requests.check(&bearer(&bobs)).await.expect("accepted");
+    site.server.end_removed(&mut seen).await.expect("a store");
+    assert!(!sender.is_revoked() && !bob.is_revoked());
+    for grant in other.grants(Some("key:ann"), site.now).await.expect("grants") {
+        other.end_grant(&grant.id).await.expect("ended");
+    }
+    site.store.set_fails(true);
+    site.server.end_removed(&mut seen).await.expect_err("it is away");
+    assert!(!sender.is_revoked());
+    site.store.set_fails(false);
+    site.server.end_removed(&mut seen).await.expect("a store");
+    assert!(sender.is_revoked() && !bob.is_revoked());
+    site.store.lose_everything();
+    site.server.end_removed(&mut seen).await.expect("a store");
+    assert!(bob.is_revoked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_whose_grant_was_seen_is_accepted_while_the_store_is_away_and_another_one_is_not() {
+    let (site, _, client, tokens) = logged_in().await;
+    let bob = site.person("key:bob", Role::Caller);
+    let requests = site.requests();
+    let code = site.log_in(&bob, &client, CALLBACK).await;
+    let unseen = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+    site.store.set_fails(true);
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_eq!(requests.check(&bearer(&tokens)).await, Ok(sender.clone()));
+        assert!(requests.authenticate(&bearer(&tokens)).is_ok(), "nobody waits for the store again");
+        let refused = requests.check(&bearer(&unseen)).await;
+        assert!(matches!(refused, Err(Denied::KeysUnavailable { .. })), "{refused:?}");
+    }
+    let grant = requests.used_grants().remove(0);
+    requests.end_grant(&grant);
+    let refused = requests.check(&bearer(&tokens)).await;
+    assert!(matches!(refused, Err(Denied::KeysUnavailable { .. })), "{refused:?}");
+    site.store.set_fails(false);
+    assert!(requests.check(&bearer(&unseen)).await.is_ok());
+}
+
+#[tokio::test]
+async fn token_is_not_judged_before_the_keys_are_known() {
+    let (site, _, _, tokens) = logged_in().await;
+    let (store, gateway) = (Arc::new(MemoryStore::shared()), Arc::new(Gateway::default()));
+    store.set_fails(true);
+    let server = crate::fixture::open(site.folder.path(), store.clone(), gateway, site.now).await;
+    let requests = auth::Authenticator::new(&site.keys()).expect("no files");
+    requests.accept_tokens_of(Arc::new(server));
+    let refused = requests.check(&bearer(&tokens)).await;
+    assert!(matches!(refused, Err(Denied::KeysUnavailable { .. })), "{refused:?}");
+    let foreign = tokens.access_token.expose_secret().replace('.', ".e30.");
+    let value = format!("Bearer {foreign}").parse().expect("a header");
+    let refused = requests.check(&HeaderMap::from_iter([(http::header::AUTHORIZATION, value)])).await;
+    assert!(matches!(refused, Err(Denied::Credential(_))), "{refused:?}");
 }
 
 #[tokio::test]

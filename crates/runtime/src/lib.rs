@@ -1,5 +1,5 @@
 //! The base of every part of the program: tasks with a common shutdown, worker threads, telemetry, the memory budget,
-//! secrets, private and regular files, rates, and the cache.
+//! secrets, private and regular files, rates, the connection to Redis, and the cache.
 //!
 //! Does not depend on MCP servers and clients.
 
@@ -8,6 +8,7 @@ pub mod file_stamp;
 pub mod memory;
 pub mod private_file;
 pub mod rate;
+pub mod redis_link;
 pub mod regular_file;
 pub mod secret;
 pub mod shutdown;

@@ -136,8 +136,18 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Opens the file at `path` for reading and appending, or makes it. Fails if another user owns it, or if it has other
 /// names.
 pub fn append(path: &Path) -> io::Result<File> {
+    open_or_make(path, true)
+}
+
+/// Opens the file at `path` for changes at any place, like [`append`].
+pub fn open_to_change(path: &Path) -> io::Result<File> {
+    open_or_make(path, false)
+}
+
+fn open_or_make(path: &Path, appends: bool) -> io::Result<File> {
     // A FIFO without a reader is an error.
-    let file = options(OFlags::NONBLOCK).read(true).append(true).create(true).open(path).map_err(denied)?;
+    let mut options = options(OFlags::NONBLOCK);
+    let file = options.read(true).append(appends).create(true).open(path).map_err(denied)?;
     let found = file.metadata()?;
     if !found.is_file() || found.nlink() != 1 {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file with one name"));

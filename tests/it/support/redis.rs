@@ -16,19 +16,37 @@ use super::peers::free_port;
 use super::process::Process;
 use super::{Background, eventually, listen};
 
-/// A Redis that ends with its test and writes no file.
+/// A Redis that ends with its test.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
     port: u16,
-    _folder: tempfile::TempDir,
+    /// None after it was killed.
+    data: Option<RedisData>,
+}
+
+/// The files of a Redis.
+#[derive(Debug)]
+pub struct RedisData {
+    folder: tempfile::TempDir,
+    /// Whether it writes anything.
+    is_durable: bool,
 }
 
 impl Redis {
     /// Starts a Redis that answers. If another process takes the chosen port, another port is tried.
     pub async fn start() -> Self {
+        Self::start_anywhere(false).await
+    }
+
+    /// Starts a Redis that writes each change to a file.
+    pub async fn start_durable() -> Self {
+        Self::start_anywhere(true).await
+    }
+
+    async fn start_anywhere(is_durable: bool) -> Self {
         for _ in 0..20 {
-            if let Some(redis) = Self::begin(free_port()).await {
+            if let Some(redis) = Self::begin(free_port(), RedisData::new(is_durable)).await {
                 return redis;
             }
         }
@@ -37,19 +55,24 @@ impl Redis {
 
     /// Starts a Redis on `port`, where one ran before.
     pub async fn start_on(port: u16) -> Self {
-        Self::begin(port).await.expect("the port is free again")
+        Self::start_with(port, RedisData::new(false)).await
+    }
+
+    /// Starts a Redis on `port` with the data of one that ran there before.
+    pub async fn start_with(port: u16, data: RedisData) -> Self {
+        Self::begin(port, data).await.expect("the port is free again")
     }
 
     /// Starts a Redis on `port`; none if another process has that port.
-    async fn begin(port: u16) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("a folder");
+    async fn begin(port: u16, data: RedisData) -> Option<Self> {
         let there = Command::new("redis-server").arg("--version").output().is_ok();
         assert!(there, "`redis-server` is missing: install the Debian package redis-server");
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder.path());
+        let appends = if data.is_durable { "yes" } else { "no" };
+        command.args(["--save", "", "--appendonly", appends, "--dir"]).arg(data.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut redis = Self { process: Process::start(command), port, _folder: folder };
+        let mut redis = Self { process: Process::start(command), port, data: Some(data) };
         let answers = eventually("redis answers or ends", async || {
             if redis.process.has_ended() { Some(false) } else { redis.is_asked().await.then_some(true) }
         });
@@ -85,6 +108,12 @@ impl Redis {
         Some(String::from_utf8_lossy(&answer[..length]).into_owned())
     }
 
+    /// Its keys.
+    pub async fn keys(&self) -> Vec<String> {
+        let answer = self.answer(&["KEYS", "*"]).await.expect("it answers");
+        answer.lines().skip(1).filter(|line| !line.starts_with('$')).map(str::to_owned).collect()
+    }
+
     /// The number of its keys.
     pub async fn names(&self) -> usize {
         let answer = self.ask(&["DBSIZE"]).await.expect("it answers");
@@ -103,13 +132,24 @@ impl Redis {
 
     /// Kills it with all its data, and returns its port.
     pub fn kill(self) -> u16 {
+        self.kill_and_keep().0
+    }
+
+    /// Kills it, and returns its port and what it has written.
+    pub fn kill_and_keep(mut self) -> (u16, RedisData) {
         self.signal(Signal::KILL);
-        self.port
+        (self.port, self.data.take().expect("it was not killed before"))
     }
 
     fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.process.id()).expect("an id");
         kill_process(Pid::from_raw(id).expect("an id"), signal).expect("it is ours");
+    }
+}
+
+impl RedisData {
+    fn new(is_durable: bool) -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder"), is_durable }
     }
 }
 

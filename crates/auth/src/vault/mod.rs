@@ -144,6 +144,11 @@ impl Vault {
         Ok(vault)
     }
 
+    /// The configured keys, the first of which seals; none if there is a key file.
+    pub fn configured_keys(&self) -> &[Arc<VaultKey>] {
+        &self.configured
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path

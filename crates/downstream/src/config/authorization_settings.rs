@@ -7,6 +7,7 @@
 
 use authorization::{Client, ClientAuthentication, ClientMetadata, ClientSource, RedirectUri};
 use oauth::ProviderSettings;
+use runtime::redis_link::{Address, read_address};
 use url::{Host, Url};
 
 use super::{Config, Transport};
@@ -27,6 +28,9 @@ settings! {
         /// clients may register themselves (RFC 7591). Those that send the URL of a document with their metadata need no
         /// registration
         pub registration: bool = true;
+        /// the Redis or Valkey where logins are stored, for [several machines](#several-machines), such as
+        /// `redis://:${REDIS_PASSWORD}@redis:6379`; written as [`cache.url`](../configuration.md#cache). It needs `vault_key`
+        pub redis_url: Option<Address> => "none: in `state_dir`", with read_address;
         /// hosts of clients whose documents are trusted: the page does not warn of them, and they may be at a private
         /// address
         pub trusted_hosts: Vec<String>, with read_hosts;
@@ -73,6 +77,10 @@ impl AuthorizationSettings {
         }
         if config.vault.folder().is_none() {
             problem("no folder for logins is known".to_owned(), "set `state_dir` under `server:`");
+        }
+        if self.redis_url.is_some() && config.vault.keys.is_empty() {
+            let hint = "add `vault_key: ${VAULT_KEY}` under `server:`, the same one at each of them";
+            problem("`redis_url` needs `vault_key`, which all gateways share that use it".to_owned(), hint);
         }
         if config.transport == Transport::Stdio {
             problem("it has no effect with `transport: stdio`".to_owned(), "remove one of the two");

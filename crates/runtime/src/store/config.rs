@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use url::Url;
-
 use super::memory;
-use super::redis::{Address, RedisOptions};
+use super::redis::RedisOptions;
+use crate::redis_link::{Address, read_address};
 use settings::{FromSetting, Setting, settings, words};
 
 const MAX_PREFIX: usize = 64;
@@ -45,7 +44,7 @@ settings! {
         max_bytes: u64 = memory::MAX_BYTES, in 1 << 20..=64 << 30;
         /// `redis://host:6379`; with a password `redis://:${REDIS_PASSWORD}@host`, with a database
         /// `redis://host/2`; `rediss://` uses TLS with the certificate authorities of the system
-        url: Option<Address> => "required for `redis`", with address;
+        url: Option<Address> => "required for `redis`", with read_address;
         /// `redis`: prefix of each key, of 1 to 64 letters, digits, `:`, `.`, `_`, `-`
         prefix: String = "switchyard:".to_owned() => "`switchyard:`", with prefix;
         /// `redis`: time limit of one command
@@ -82,22 +81,6 @@ impl Own {
             setting.require("url", "add the address of Redis, such as `url: redis://localhost:6379`");
         }
     }
-}
-
-fn address(setting: &Setting<'_>) -> Option<Address> {
-    let hint = "write it as `redis://host:6379`, with a password as `redis://:${REDIS_PASSWORD}@host`, with \
-                TLS as `rediss://host`, with a database as `redis://host/2`";
-    let mut address = None;
-    setting.url_that("the URL of a Redis", hint, |url| {
-        address = plain(url).then(|| Address::parse(url.as_str())).flatten();
-        address.is_some()
-    })?;
-    address
-}
-
-/// Whether no part of the URL weakens what the scheme promises.
-fn plain(url: &Url) -> bool {
-    matches!(url.scheme(), "redis" | "rediss") && url.query().is_none() && url.fragment().is_none()
 }
 
 fn prefix(setting: &Setting<'_>) -> Option<String> {

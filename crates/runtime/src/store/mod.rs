@@ -26,7 +26,7 @@ use bytes::Bytes;
 pub use config::Config;
 pub use counts::Counts;
 pub use key::{Group, Key};
-pub use redis::{Address, RedisOptions};
+pub use redis::RedisOptions;
 pub use shared_limits::{CallsAtATime, LimitKind, PERIOD, SharedLimitReached, SharedTake};
 
 use cache::{CacheBackend, Lookup, MAX_TTL, Stamp};

@@ -19,7 +19,7 @@ use tokio::time::interval;
 use uuid::Uuid;
 
 use super::Redis;
-use super::wire::CommandError;
+use crate::redis_link::CommandError;
 use crate::store::shared_limits::SharedDecision;
 use crate::store::{Key, LimitKind, PERIOD, SharedLimitReached, SharedTake};
 

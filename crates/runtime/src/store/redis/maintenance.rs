@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::wire::{CommandError, Link};
 use super::{EPOCH, Redis};
+use crate::redis_link::{CommandError, Link};
 use crate::store::Group;
 
 /// The pause between two attempts to connect, at first and at most.

@@ -16,11 +16,10 @@
 //! - After a failed `forget` this process does not use Redis until the invalidation succeeded.
 //! - An epoch is never used twice, and an epoch that Redis lost is replaced by a new one.
 //!
-//! Not here: the client library (`wire`), reconnecting and removing values (`maintenance`), limits of callers (`limits`).
+//! Not here: the client library (`redis_link`), reconnecting and removing values (`maintenance`), limits of callers (`limits`).
 
 mod limits;
 mod maintenance;
-mod wire;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,13 +31,11 @@ use futures_util::future::{BoxFuture, join};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-pub use wire::Address;
-
 use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, Stamp};
 use super::shared_limits::SharedDecision;
 use super::{Group, Key, SharedTake};
+use crate::redis_link::{Address, CommandError, Link};
 use limits::OwnCalls;
-use wire::{CommandError, Link};
 
 /// Faults in a row after which Redis is not used.
 const FAULTS: u32 = 3;

@@ -1,4 +1,4 @@
-//! The commands to Redis: the only module that uses the client library.
+//! The commands to Redis or Valkey: the only module that uses the client library.
 //!
 //! Invariant: each command ends within the time limit of the link. Text from Redis is not logged, only the library's
 //! own texts and the code of an error. The address is not logged, because it may contain a password.
@@ -8,9 +8,12 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
+pub use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, FromRedisValue, IntoConnectionInfo, Pipeline, RedisError, cmd};
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Pipeline, RedisError, ToRedisArgs, cmd};
+use settings::Setting;
 use tokio::time::timeout;
+use url::Url;
 
 /// The shortest time limit of connecting, handshake included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
@@ -35,9 +38,26 @@ impl fmt::Debug for Address {
     }
 }
 
+/// Reads the URL of a Redis. Returns `None` after reporting an invalid one.
+pub fn read_address(setting: &Setting<'_>) -> Option<Address> {
+    let hint = "write it as `redis://host:6379`, with a password as `redis://:${REDIS_PASSWORD}@host`, with \
+                TLS as `rediss://host`, with a database as `redis://host/2`";
+    let mut address = None;
+    setting.url_that("the URL of a Redis", hint, |url| {
+        address = plain(url).then(|| Address::parse(url.as_str())).flatten();
+        address.is_some()
+    })?;
+    address
+}
+
+/// Whether no part of the URL weakens what the scheme promises.
+fn plain(url: &Url) -> bool {
+    matches!(url.scheme(), "redis" | "rediss") && url.query().is_none() && url.fragment().is_none()
+}
+
 /// The failure of a command.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum CommandError {
+pub enum CommandError {
     /// There was no answer in time.
     #[error("no answer within {} ms", .0.as_millis())]
     Silent(Duration),
@@ -64,14 +84,14 @@ impl From<RedisError> for CommandError {
 
 /// One connection that all callers share. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Link {
+pub struct Link {
     connection: MultiplexedConnection,
     limit: Duration,
 }
 
 impl Link {
     /// Connects, and sends a `PING`.
-    pub(super) async fn open(address: &Address, limit: Duration) -> Result<Self, CommandError> {
+    pub async fn open(address: &Address, limit: Duration) -> Result<Self, CommandError> {
         let most = limit.max(CONNECT_LIMIT);
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connecting = address.0.get_multiplexed_async_connection_with_config(&config);
@@ -82,13 +102,13 @@ impl Link {
     }
 
     /// Returns the value of each of `names`.
-    pub(super) async fn get(&self, names: &[String]) -> Result<Vec<Option<Bytes>>, CommandError> {
+    pub async fn get(&self, names: &[String]) -> Result<Vec<Option<Bytes>>, CommandError> {
         let (found,) = self.ask(Pipeline::new().add_command(cmd("MGET").arg(names).clone())).await?;
         Ok(found)
     }
 
     /// Sets each of `names` that has no value to `value`, for `ttl`. Returns the values of all names.
-    pub(super) async fn ensure(
+    pub async fn ensure(
         &self,
         names: &[String],
         value: &[u8],
@@ -103,7 +123,7 @@ impl Link {
     }
 
     /// Sets `name` to `value` for `ttl`.
-    pub(super) async fn set(&self, name: &str, value: &[u8], ttl: Duration) -> Result<(), CommandError> {
+    pub async fn set(&self, name: &str, value: &[u8], ttl: Duration) -> Result<(), CommandError> {
         let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut pipeline = Pipeline::new();
         pipeline.cmd("SET").arg(name).arg(value).arg("PX").arg(millis).ignore();
@@ -112,7 +132,7 @@ impl Link {
 
     /// Returns some of the names that begin with `prefix`. The scan begins at `cursor` and reads about `count` names.
     /// Also returns the cursor for the next call, which is 0 at the end.
-    pub(super) async fn scan(
+    pub async fn scan(
         &self,
         cursor: u64,
         prefix: &str,
@@ -127,7 +147,7 @@ impl Link {
 
     /// Removes those of `names` whose bytes in `range` are not `good`. Redis frees the memory in the
     /// background. The script is atomic, so no write happens in between.
-    pub(super) async fn unlink_unless(
+    pub async fn unlink_unless(
         &self,
         names: &[String],
         range: RangeInclusive<usize>,
@@ -140,16 +160,22 @@ impl Link {
     }
 
     /// Runs `script`, which is atomic. Returns its result.
-    pub(super) async fn run<T: FromRedisValue>(
+    pub async fn run<T: FromRedisValue>(
         &self,
         script: &'static str,
         names: &[String],
-        arguments: &[String],
+        arguments: &[impl ToRedisArgs],
     ) -> Result<T, CommandError> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("EVAL").arg(script).arg(names.len()).arg(names).arg(arguments);
         let (result,) = self.ask(&pipeline).await?;
         Ok(result)
+    }
+
+    /// Whether Redis removes any value when its memory is full, also one that does not expire.
+    pub async fn evicts_everything(&self) -> Result<bool, CommandError> {
+        let (text,): (String,) = self.ask(Pipeline::new().cmd("INFO").arg("memory")).await?;
+        Ok(text.contains("maxmemory_policy:allkeys"))
     }
 
     async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, CommandError> {

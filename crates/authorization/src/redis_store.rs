@@ -1,0 +1,258 @@
+//! The store in Redis or Valkey, for gateways on several machines.
+//!
+//! A table is a hash of records by id, so that all of its ids are one answer. Everything of one issuer has one hash tag, and
+//! each operation is one script, which is atomic.
+//!
+//! Invariants: each operation ends within four seconds. While Redis cannot be reached, operations fail at once, and one of
+//! them tries to connect each half second. A value that is too long for a record is not read. No record expires in
+//! Redis, so that policies that evict only what expires spare them; gateways remove what is over.
+//!
+//! Not here: the client library (`runtime::redis_link`).
+
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use runtime::redis_link::{Address, CommandError, FromRedisValue, Link};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use crate::store::{self, MAX_RECORD, Store, StoreError, Table};
+
+/// Time limit of one command.
+const COMMAND_LIMIT: Duration = Duration::from_secs(3);
+/// Time limit of connecting.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// The time after a failure in which nobody tries to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+
+/// One argument is the limit of the length; the others are ids. A longer record is returned as an empty one.
+const GET: &str = r"
+local found = {}
+for at = 2, #ARGV do
+  if redis.call('HSTRLEN', KEYS[1], ARGV[at]) > tonumber(ARGV[1]) then found[at - 1] = ''
+  else found[at - 1] = redis.call('HGET', KEYS[1], ARGV[at]) end
+end
+return found";
+
+/// The id, the limit of the length, the record before and the record after; an empty one is none. The second name, if there
+/// is one, counts removals. A record that is there already counts as written, in case its writer did not hear of it.
+const SWAP: &str = r"
+if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[2]) then return 0 end
+local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if now == ARGV[4] and now ~= '' then return 1 end
+if now ~= ARGV[3] then return 0 end
+if ARGV[4] ~= '' then redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
+elseif now ~= '' then
+  if KEYS[2] then redis.call('INCR', KEYS[2]) end
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
+return 1";
+
+/// One argument: the beginning of ids.
+const IDS: &str = r"
+local ids, length = redis.call('HKEYS', KEYS[1]), string.len(ARGV[1])
+if length == 0 then return ids end
+local found = {}
+for _, id in ipairs(ids) do
+  if string.sub(id, 1, length) == ARGV[1] then found[#found + 1] = id end
+end
+return found";
+
+const REMOVED: &str = "return tonumber(redis.call('GET', KEYS[1]) or 0)";
+
+/// A store in Redis.
+#[derive(Debug)]
+pub struct RedisStore {
+    address: Address,
+    /// Begins the names of everything.
+    prefix: String,
+    connection: Mutex<Connection>,
+}
+
+#[derive(Default)]
+struct Connection {
+    /// The number and the link of the connection, if there is one.
+    link: Option<(u64, Link)>,
+    /// The number of connections so far.
+    links: u64,
+    /// When the last answer came.
+    heard: Option<Instant>,
+    /// The last failure to connect.
+    failed: Option<(Instant, CommandError)>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("links", &self.links).finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// The store of the server at `issuer` in the Redis at `address`, which other gateways may use too. Nothing is sent yet.
+    pub fn of_issuer(address: &Address, issuer: &str) -> Self {
+        let prefix = format!("switchyard:{{{}}}:", store::name_of(issuer));
+        Self { address: address.clone(), prefix, connection: Mutex::default() }
+    }
+
+    fn name(&self, table: Table) -> String {
+        format!("{}{}", self.prefix, table.as_str())
+    }
+
+    fn removed(&self) -> String {
+        format!("{}removed-{}", self.prefix, Table::Grants.as_str())
+    }
+
+    async fn run<T: FromRedisValue>(
+        &self,
+        action: &'static str,
+        script: &'static str,
+        names: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<T, StoreError> {
+        let mut result = self.run_once(script, names, arguments).await;
+        if matches!(result, Err(CommandError::Gone(_))) {
+            // Redis, or a balancer before it, closes connections that were idle.
+            result = self.run_once(script, names, arguments).await;
+        }
+        let failed = |error| StoreError { action, source: io::Error::other(format!("Redis: {error}")) };
+        result.map_err(failed)
+    }
+
+    async fn run_once<T: FromRedisValue>(
+        &self,
+        script: &'static str,
+        names: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<T, CommandError> {
+        let (number, link) = self.link().await?;
+        let result = link.run(script, names, arguments).await;
+        let mut connection = self.connection.lock().await;
+        let is_over = match &result {
+            Err(CommandError::Gone(_)) => true,
+            // If others are answered, this gateway is busy, and not Redis.
+            Err(CommandError::Silent(limit)) => connection.heard.is_none_or(|at| at.elapsed() >= *limit),
+            Ok(_) | Err(CommandError::Refused(_)) => {
+                connection.heard = Some(Instant::now());
+                false
+            }
+        };
+        connection.link.take_if(|(current, _)| is_over && *current == number);
+        result
+    }
+
+    /// Returns the connection. If there is none, one caller connects, and the others wait for the result.
+    async fn link(&self) -> Result<(u64, Link), CommandError> {
+        let mut connection = self.connection.lock().await;
+        if let Some(link) = &connection.link {
+            return Ok(link.clone());
+        }
+        let is_recent = |(at, _): &&(Instant, CommandError)| at.elapsed() < CONNECT_PAUSE;
+        if let Some((_, error)) = connection.failed.as_ref().filter(is_recent) {
+            return Err(error.clone());
+        }
+        let opened = timeout(CONNECT_LIMIT, self.open()).await;
+        match opened.unwrap_or(Err(CommandError::Silent(CONNECT_LIMIT))) {
+            Ok(link) => {
+                let number = connection.links + 1;
+                *connection =
+                    Connection { link: Some((number, link.clone())), links: number, ..Connection::default() };
+                tracing::info!("the store of the authorization server in Redis is there");
+                Ok((number, link))
+            }
+            Err(error) => {
+                if connection.failed.replace((Instant::now(), error.clone())).is_none() {
+                    tracing::warn!(%error, "Redis cannot be reached; until it is back, clients get no tokens, and tokens whose login was seen here are accepted until they expire");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Link, CommandError> {
+        let link = Link::open(&self.address, COMMAND_LIMIT).await?;
+        // Not every Redis lets its users ask.
+        if link.evicts_everything().await.is_ok_and(|evicts| evicts) {
+            tracing::warn!(
+                "Redis evicts logins when its memory is full, so that people have to log in again; set its `maxmemory-policy` to `noeviction`, or to one whose name begins with `volatile`"
+            );
+        }
+        Ok(link)
+    }
+}
+
+impl Store for RedisStore {
+    fn get<'a>(&'a self, table: Table, id: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
+        async move {
+            let mut found = self.get_all(table, &[id.to_owned()]).await;
+            found.pop().unwrap_or(Ok(None))
+        }
+        .boxed()
+    }
+
+    fn get_all<'a>(
+        &'a self,
+        table: Table,
+        ids: &'a [String],
+    ) -> BoxFuture<'a, Vec<Result<Option<Vec<u8>>, StoreError>>> {
+        async move {
+            let limit = MAX_RECORD.to_string();
+            let mut arguments = vec![limit.as_bytes()];
+            arguments.extend(ids.iter().map(String::as_bytes));
+            let checked = ids.iter().try_for_each(|id| store::check(id, None));
+            let found: Result<Vec<Option<Bytes>>, StoreError> = match checked {
+                Ok(()) => self.run("read", GET, &[self.name(table)], &arguments).await,
+                Err(error) => Err(error),
+            };
+            let record = |found: Option<Bytes>| match found {
+                Some(record) if record.is_empty() => {
+                    Err(StoreError::new("read", ErrorKind::FileTooLarge, "a record is larger than 64 KiB"))
+                }
+                found => Ok(found.map(Vec::from)),
+            };
+            found.map_or_else(|error| vec![Err(error)], |found| found.into_iter().map(record).collect())
+        }
+        .boxed()
+    }
+
+    fn swap<'a>(
+        &'a self,
+        table: Table,
+        id: &'a str,
+        before: Option<&'a [u8]>,
+        after: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        async move {
+            store::check(id, after)?;
+            let (limit, none) = (MAX_RECORD.to_string(), &[][..]);
+            let arguments = [id.as_bytes(), limit.as_bytes(), before.unwrap_or(none), after.unwrap_or(none)];
+            let names = [self.name(table), self.removed()];
+            let names = if table == Table::Grants { &names[..] } else { &names[..1] };
+            let swapped: u8 = self.run("written", SWAP, names, &arguments).await?;
+            Ok(swapped == 1)
+        }
+        .boxed()
+    }
+
+    fn ids<'a>(&'a self, table: Table, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        async move {
+            let found: Vec<Bytes> =
+                self.run("listed", IDS, &[self.name(table)], &[prefix.as_bytes()]).await?;
+            let ids = found.into_iter().filter_map(|id| String::from_utf8(id.into()).ok());
+            let mut ids: Vec<String> = ids.filter(|id| store::is_id(id)).collect();
+            ids.sort_unstable();
+            Ok(ids)
+        }
+        .boxed()
+    }
+
+    fn removed_grants(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        async move { self.run("read", REMOVED, &[self.removed()], &[]).await }.boxed()
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}

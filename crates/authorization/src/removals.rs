@@ -1,0 +1,53 @@
+//! Grants that other processes ended: what runs with their tokens here ends too.
+//!
+//! Invariants: while principals of grants are here, the number of removed grants is read twice a second, and nothing
+//! more. Only if it has changed, the ids of all grants are read. A request costs nothing.
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use crate::clock::seconds;
+use crate::server::AuthorizationServer;
+use crate::store::StoreError;
+
+/// The time between two looks at the store.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+impl AuthorizationServer {
+    /// Ends what runs here with tokens of grants that other processes ended, and keeps the keys current. Runs as long as the
+    /// program.
+    pub async fn follow_removals(&self) {
+        let mut before = None;
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            // Also if no client asks for a token: those of other gateways have to be verified.
+            let _ = self.keys.at(seconds(SystemTime::now())).await;
+            if self.host.uses_grants() {
+                // The requests that need the store log its failures.
+                let _ = self.end_removed(&mut before).await;
+            }
+        }
+    }
+
+    /// Ends the grants that are used here and were removed from the store since there were `before` removals.
+    pub(crate) async fn end_removed(&self, before: &mut Option<u64>) -> Result<(), StoreError> {
+        let removed = self.grants.removed().await?;
+        if *before == Some(removed) {
+            return Ok(());
+        }
+        if before.is_some_and(|before| removed < before) {
+            tracing::error!(
+                "the store of the authorization server has lost its records; people have to log in again"
+            );
+            self.keys.read_again();
+        }
+        // Before the ids: each of them was stored at some time, so it was removed if it is not stored now.
+        let used = self.host.used_grants();
+        let stored: HashSet<String> = self.grants.ids().await?.into_iter().collect();
+        for grant in used.iter().filter(|grant| !stored.contains(*grant)) {
+            self.host.grant_ended(grant);
+        }
+        *before = Some(removed);
+        Ok(())
+    }
+}
