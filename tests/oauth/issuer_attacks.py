@@ -60,9 +60,10 @@ def hostile_documents_reach_no_private_address(lab: Lab) -> None:
     with client_host(lab.out / "hostile") as host, Trap() as trap, ExitStack() as stack:
         env = {"SSL_CERT_FILE": str(host.ca)}
         strict = stack.enter_context(issuing(lab, "strict", {"keys": True}, env))
-        lenient = stack.enter_context(issuing(lab, "lenient", {"keys": True, "trusted_hosts": ["localhost"]}, env))
+        lenient = stack.enter_context(issuing(lab, "lenient", {"keys": True, "trusted_hosts": [host.name]}, env))
         ids = [(strict, f"{scheme}{name}:{trap.port}/client.json") for name in PRIVATE for scheme in SCHEMES]
-        ids += [(lenient, one) for _, one in ids if "localhost" not in one.lower()]
+        # Also another port of the trusted host.
+        ids += [(lenient, one) for _, one in ids]
         ids += [(strict, host.publish("/untrusted.json", [ELSEWHERE]))]
         ids += [(lenient, one) for one in _hostile_documents(host, trap.port)]
         # A document may name keys elsewhere, which are looked up when the client proves who it is.
@@ -149,7 +150,7 @@ def _unhurried(send_it: Callable[[], Page]) -> Page:
 
 def a_stranger_makes_the_gateway_contact_nobody(lab: Lab) -> None:
     with client_host(lab.out / "stranger") as host:
-        own = {"keys": True, "trusted_hosts": ["localhost"]}
+        own = {"keys": True, "trusted_hosts": [host.name]}
         with issuing(lab, "stranger", own, {"SSL_CERT_FILE": str(host.ca)}) as site:
             client = HandClient(site, host.publish("/client.json", [ELSEWHERE]), ELSEWHERE)
             for _ in range(20):
@@ -432,6 +433,39 @@ def the_consent_page_cannot_be_framed_or_forged(lab: Lab) -> None:
         client.code_at(answer.headers["location"])
 
 
+def a_link_of_a_stranger_needs_a_click(lab: Lab) -> None:
+    """A person who allowed a client before opens a link that somebody else began: no code is given without a click."""
+    with issuing(lab, "forwarded") as site:
+        client, browser = site.client(), site.browser("ann")
+        check(client.redeem(client.authorize(browser)).status == 200, "the first login does not work")
+        before = len(site.records())
+        link = client.url()
+        verifier, state = client.verifier, client.state
+        for fields in ({}, {"sec-fetch-dest": "image"}, {"sec-purpose": "prefetch"}):
+            page = browser.request("GET", link, headers=fields)
+            check(page.status == 200 and "location" not in page.headers, f"{fields}: {page.status} {page.headers}")
+            check("'none'" in page.headers["content-security-policy"].split("frame-ancestors")[1], "other sites may frame the page")
+            check(page.headers.get("x-frame-options", "").upper() == "DENY", "old browsers may frame the page")
+        silent = browser.request("GET", client.url(prompt="none")).headers.get("location", "")
+        check("error=interaction_required" in silent and "code=" not in silent, f"`prompt=none` is answered with {silent}")
+        form = next(form for form in page.forms if form.method == "post")
+        sent = {**form.fields, **dict([form.buttons[0]])}
+        for what, who, changed, headers in (
+            ("another site", browser, sent, {**_own_headers(site), "origin": "https://evil.example", "sec-fetch-site": "cross-site"}),
+            ("another person", _signed_in(site, "ben"), sent, _own_headers(site)),
+            ("nobody", Browser(), sent, _own_headers(site)),
+            ("a form without its token", browser, {**sent, "csrf": ""}, _own_headers(site)),
+        ):
+            answer = who.request("POST", f"{site.base}/oauth/authorize", urlencode(changed), headers)
+            check(answer.status >= 400 and "location" not in answer.headers, f"{what} is answered with {answer.status}")
+        # The login of ben, who signed in to try it, is the one that was added.
+        check(len(site.records()) <= before + 2, "a link has made a grant")
+        answer = browser.request("POST", f"{site.base}/oauth/authorize", urlencode(sent), _own_headers(site))
+        client.verifier, client.state = verifier, state
+        code = client.code_at(answer.headers.get("location", ""), answer.text)
+        check(client.redeem(code).status == 200, "the click gives no tokens")
+
+
 def _own_headers(site: Site) -> dict[str, str]:
     return {
         "content-type": "application/x-www-form-urlencoded", "origin": site.base, "sec-fetch-site": "same-origin",
@@ -617,6 +651,7 @@ CHECKS = (
     a_thousand_refreshes_at_once_are_one,
     a_token_is_for_its_endpoint_and_its_gateway,
     the_consent_page_cannot_be_framed_or_forged,
+    a_link_of_a_stranger_needs_a_click,
     a_person_who_refuses_gives_no_code,
     names_of_clients_cannot_deceive,
     web_pages_may_be_clients_and_read_no_page,

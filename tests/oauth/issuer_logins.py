@@ -76,7 +76,7 @@ def sdk_clients_register_and_log_in(lab: Lab) -> None:
 
 def sdk_clients_with_a_document_log_in(lab: Lab) -> None:
     with client_host(lab.out / "documents") as host, callback() as end:
-        own = {"keys": True, "registration": False, "trusted_hosts": ["localhost"]}
+        own = {"keys": True, "registration": False, "trusted_hosts": [host.name]}
         with issuing(lab, "sdk_documents", own, {"SSL_CERT_FILE": str(host.ca)}) as site:
             check("registration_endpoint" not in site.metadata(), "registration is off, and the metadata names it")
             for sdk in SDKS:
@@ -214,7 +214,7 @@ def chatgpt_logs_in_with_its_document(lab: Lab) -> None:
             token_endpoint_auth_signing_alg="RS256", jwks_uri=host.url("/oauth/jwks.json"),
             logo_uri="https://persistent.oaistatic.com/sonic/misc/openai-logo.png",
         )  # fmt: skip
-        own = {"keys": True, "trusted_hosts": ["localhost"]}
+        own = {"keys": True, "trusted_hosts": [host.name]}
         with issuing(lab, "chatgpt", own, {"SSL_CERT_FILE": str(host.ca)}) as site:
             metadata = _discovers(site, "openai-mcp/1.0.0", ENDPOINT)
             algorithms = metadata["token_endpoint_auth_signing_alg_values_supported"]

@@ -94,7 +94,7 @@ impl ClientHost {
     }
 
     async fn site(&self, trusts: bool) -> Site {
-        let trusted = if trusts { vec!["localhost".to_owned()] } else { Vec::new() };
+        let trusted = if trusts { vec![format!("localhost:{}", self.port)] } else { Vec::new() };
         Site::reaching(Vec::new(), self.network.clone(), trusted).await
     }
 }
@@ -132,7 +132,10 @@ async fn client_with_a_document_logs_in_and_stays_so_while_its_host_is_down() {
         let consent =
             site.server.authorize(&person, &query(&id, CALLBACK, &[]), site.now).await.expect("a consent");
         assert_eq!(consent.client_name.as_deref(), Some("Claude"));
-        assert_eq!((consent.client_host.as_deref(), consent.is_trusted), (Some("localhost"), true));
+        assert_eq!(
+            (consent.client_host.as_deref(), consent.is_trusted),
+            (Some(&*format!("localhost:{}", host.port)), true)
+        );
     }
     assert_eq!(host.requests(), 1, "the document is cached");
     let code = site.log_in(&person, &id, CALLBACK).await;
