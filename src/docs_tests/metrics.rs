@@ -84,6 +84,7 @@ fn text() -> String {
         requests: requests
             .map(|(endpoint, outcome, requests)| EndpointRequests { endpoint, outcome, requests })
             .collect(),
+        reuses: 0,
         store_failures: 0,
     };
     let figures = Figures {

@@ -150,6 +150,14 @@ const ALERTS: &[Alert] = &[
         runbook: ("the store of grants fails", "runbooks.md#the-store-of-grants-fails"),
     },
     Alert {
+        name: "SwitchyardTokenReused",
+        expression: "increase(switchyard_authorization_reuses_total[15m]) > 0",
+        duration: None,
+        severity: "ticket",
+        meaning: "a code or a refresh token was used twice: it was probably stolen, and its login has ended",
+        runbook: ("a token was used twice", "runbooks.md#a-token-was-used-twice"),
+    },
+    Alert {
         name: "SwitchyardPanicked",
         expression: "increase(switchyard_panics_total[15m]) > 0",
         duration: None,

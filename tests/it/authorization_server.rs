@@ -273,6 +273,132 @@ async fn grants_and_tokens_outlive_a_restart_and_keys_that_went_meanwhile_do_not
     assert_eq!(client.refresh(&bobs).await.json["error"], "invalid_grant");
 }
 
+/// A link that somebody else began reaches a person whose consent is remembered: it gives no code without a click.
+#[tokio::test]
+async fn link_of_a_stranger_gives_no_code_before_a_remembered_person_continues() {
+    let site = Site::new();
+    let gateway = site.started(&[(ANN, CALLER), (BOB, CALLER)]).await;
+    let client = site.client("/mcp").await;
+    let (anns, own) = (Browser::new(), Proof::new());
+    let target = client.allowed(&anns, ANN, &own, &[]).await;
+    client.redeem(&client.code(&target), &own, None).await.tokens();
+    let stranger = Proof::new();
+    let page = anns.get(&client.authorization_url(&stranger, &[])).await;
+    assert!(page.status == 200 && page.target.is_none(), "{page:?}");
+    for text in ["Continue to claude.ai?", ">Continue</button>", ">Deny</button>", "key:ann", "Test client"] {
+        assert!(page.text.contains(text), "{text}: {}", page.text);
+    }
+    assert!(!page.text.contains("class=\"alert\""), "the warnings were shown before: {}", page.text);
+    // Another browser cannot send the form.
+    let bobs = Browser::new();
+    client.ask(&bobs, BOB, &Proof::new(), &[]).await;
+    for other in [&bobs, &Browser::new()] {
+        let forged = other.send(&page, &[("decision", "allow")]).await;
+        assert!(forged.status >= 400 && forged.target.is_none(), "{forged:?}");
+    }
+    let silent = anns.get(&client.authorization_url(&stranger, &[("prompt", "none")])).await;
+    let answer = silent.target.expect("the client gets the error").query().unwrap_or_default().to_owned();
+    assert!(answer.contains("error=interaction_required") && !answer.contains("code="), "{answer}");
+    assert_eq!(grants(gateway.folder()).len(), 1, "no other grant was made");
+    for prompt in ["consent", "login", "select_account", "login consent"] {
+        let page = anns.get(&client.authorization_url(&stranger, &[("prompt", prompt)])).await;
+        assert!(page.text.contains("Allow a client to use this gateway?"), "{prompt}: {}", page.text);
+    }
+    let done = anns.send(&page, &[("decision", "allow")]).await;
+    let code = client.code(&done.target.expect("a redirect"));
+    client.redeem(&code, &stranger, None).await.tokens();
+}
+
+/// Over REST as over MCP, a client whose token is too weak reads which scope it needs.
+#[tokio::test]
+async fn rest_names_the_scope_that_a_client_needs() {
+    let site = Site::new();
+    let reader = "swy_rita_0123456789abcdef0123456789abcdef0123456789abcdef";
+    let keys = [(ANN, "role: superuser"), (BOB, CALLER), (reader, "role: reader")];
+    let _gateway = site.started(&keys).await;
+    let client = site.client("/mcp").await;
+    let reads = client.logged_in(ANN, &[("scope", "mcp:read")]).await;
+    let calls = client.logged_in(ANN, &[("scope", "mcp:call")]).await;
+    let of_caller = client.logged_in(BOB, &[("scope", "mcp:call")]).await;
+    let of_reader = client.logged_in(reader, &[("scope", "mcp:read")]).await;
+    let call = json!({"server": "one", "tool": "one", "arguments": {}}).to_string();
+    let read = json!({"server": "one", "uri": "a:b"}).to_string();
+    let (caller, operator) = ("mcp:read mcp:call", "mcp:read mcp:call mcp:admin");
+    for (route, body, accept, tokens, scope) in [
+        ("/call", &*call, "application/json", &reads, Some(caller)),
+        ("/call", &call, "text/event-stream", &reads, Some(caller)),
+        ("/call/unknown/answer", "{}", "application/json", &reads, Some(caller)),
+        ("/resources/read", &read, "application/json", &reads, Some(caller)),
+        ("/prompts/unknown", "{}", "application/json", &reads, Some(caller)),
+        ("/servers/one/reconnect", "", "application/json", &reads, Some(operator)),
+        ("/servers/one/reconnect", "", "application/json", &calls, Some(operator)),
+        // Another login would give no more.
+        ("/servers/one/reconnect", "", "application/json", &of_caller, None),
+        ("/call", &call, "application/json", &of_reader, None),
+    ] {
+        let rest = site.mcp(&format!("/api/v1/mcp{route}"), tokens);
+        let answer = rest.post(body, &[("accept", accept)]).await;
+        let url = site.url("/.well-known/oauth-protected-resource");
+        let challenge = scope.map(|scope| {
+            format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\", resource_metadata=\"{url}\"")
+        });
+        assert_eq!(answer.status, 403, "{route}: {answer:?}");
+        assert_eq!(answer.header("www-authenticate"), challenge.as_deref(), "{route} {accept}");
+    }
+    let of_key = Client::at(&site.url("/api/v1/mcp/call"));
+    let of_key = of_key.with_header("authorization", &format!("Bearer {reader}")).post(&call, &[]).await;
+    assert_eq!((of_key.status, of_key.header("www-authenticate")), (403, None), "a key has no scopes");
+    let of_others = site.mcp("/api/v1/mcp/grants?principal=key:bob", &calls).bare(Method::DELETE, &[]).await;
+    let challenge = of_others.header("www-authenticate").unwrap_or_default();
+    assert!(of_others.status == 403 && challenge.contains(operator), "{of_others:?}");
+}
+
+/// Sign-ins, the end of a login by its client, and tokens that were used twice have audit lines, without a token.
+#[tokio::test]
+async fn sign_ins_and_ends_of_logins_have_audit_lines() {
+    let site = Site::new();
+    let gateway = site.started(&[(ANN, CALLER)]).await;
+    let client = site.client("/mcp").await;
+    let first = client.logged_in(ANN, &[]).await;
+    let audited = async |action: &str| {
+        let is = |line: &Value| line["target"] == "switchyard::audit" && line["action"] == action;
+        gateway.logs(action, is).await.pop().expect("a line")
+    };
+    let line = audited("sign_in").await;
+    assert_eq!(
+        (&line["principal"], &line["role"], &line["outcome"]),
+        (&json!("key:ann"), &json!("caller"), &json!("done"))
+    );
+    assert!(line["request_id"].is_string(), "{line}");
+    assert_eq!(client.revoke(first.refresh.as_deref().expect("a refresh token")).await, 200);
+    let line = audited("revoke_token").await;
+    assert_eq!(
+        (&line["client"], &line["of"], &line["outcome"]),
+        (&json!(client.id), &json!("key:ann"), &json!("done"))
+    );
+    assert!(line["grant"].as_str().is_some_and(|id| id.len() > 20), "{line}");
+    // A token that is not known ends nothing, so there is no line.
+    assert_eq!(client.revoke("swyr_unknown").await, 200);
+
+    let stolen = client.logged_in(ANN, &[]).await;
+    let next = client.refresh(&stolen).await.tokens();
+    client.refresh(&next).await.tokens();
+    assert_eq!(client.refresh(&stolen).await.json["error"], "invalid_grant");
+    let line = audited("end_grant").await;
+    assert_eq!((&line["level"], &line["outcome"]), (&json!("WARN"), &json!("token_reused")));
+    assert_eq!((&line["client"], &line["of"]), (&json!(client.id), &json!("key:ann")));
+    let (browser, proof) = (Browser::new(), Proof::new());
+    let code = client.code(&client.allowed(&browser, ANN, &proof, &[("prompt", "consent")]).await);
+    client.redeem(&code, &proof, None).await.tokens();
+    assert_eq!(client.redeem(&code, &proof, None).await.json["error"], "invalid_grant");
+    let is = |line: &Value| line["target"] == "switchyard::audit" && line["outcome"] == "code_reused";
+    gateway.logs("the code that was used twice", is).await;
+    let revoked = gateway.log().into_iter().filter(|line| line["action"] == "revoke_token").count();
+    assert_eq!(revoked, 1);
+    let metrics = site.mcp("/metrics", &client.logged_in(ANN, &[]).await).bare(Method::GET, &[]).await.body;
+    assert!(metrics.contains("switchyard_authorization_reuses_total 2\n"), "{metrics}");
+}
+
 /// 1,000 refreshes at once of one family: one write, one answer, and nobody is logged out.
 #[tokio::test]
 async fn thousand_refreshes_at_once_get_one_answer_and_nobody_is_logged_out() {

@@ -97,9 +97,11 @@ async fn person_without_a_key_lets_a_client_in_until_the_rules_change() {
     let next = client.refresh(&tokens).await.tokens();
     assert_eq!(site.status(&next).await, 200);
     let log = gateway.log();
-    let line = log.iter().find(|line| line["message"] == "a person signed in at the login service");
-    let principal = line.expect("a line")["principal"].as_str().expect("an id").to_owned();
-    assert_eq!(principal, format!("login:{}#subject-1", site.service.issuer()));
+    let is_sign_in =
+        |line: &serde_json::Value| line["target"] == "switchyard::audit" && line["action"] == "sign_in";
+    let line = gateway.logs("the sign-in", is_sign_in).await.pop().expect("a line");
+    let principal = format!("login:{}#subject-1", site.service.issuer());
+    assert_eq!((&line["principal"], &line["outcome"]), (&json!(principal), &json!("done")));
     assert!(!format!("{log:?}").contains("canary"), "no secret of the login service is in the log");
     // The operator takes the person off the list: at the restart the grant ends.
     let stopped = gateway.kill();
@@ -114,6 +116,9 @@ async fn person_without_a_key_lets_a_client_in_until_the_rules_change() {
     assert_eq!(client.refresh(&next).await.json["error"], "invalid_grant");
     let page = site.signed_in(&client, &Browser::new(), &Proof::new()).await;
     assert!(page.status == 403 && page.text.contains("You may not sign in here"), "{}", page.text);
+    let is_refused = |line: &serde_json::Value| is_sign_in(line) && line["outcome"] == "sign_in_not_allowed";
+    let line = gateway.logs("the refused sign-in", is_refused).await.pop().expect("a line");
+    assert_eq!((&line["principal"], &line["role"]), (&json!(principal), &json!("none")), "{line}");
 }
 
 #[tokio::test]

@@ -50,9 +50,14 @@ class ClientHost:
         context.load_cert_chain(folder / "clients.pem", folder / "clients.key")
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
 
+    @property
+    def name(self) -> str:
+        """Its host and port, as `trusted_hosts` has them."""
+        return f"localhost:{self.server.server_port}"
+
     def publish(self, path: str, redirect_uris: list[str]) -> str:
         """Publishes the document of a client, and returns its id."""
-        id = f"https://localhost:{self.server.server_port}{path}"
+        id = f"https://{self.name}{path}"
         document = {
             "client_id": id,
             "client_name": "A client",

@@ -60,7 +60,7 @@ def sdk_clients_register_and_log_in(lab: Lab) -> None:
 
 def sdk_clients_with_a_document_log_in(lab: Lab) -> None:
     with client_host(lab.out / "documents") as host, callback() as end:
-        own = {"keys": True, "registration": False, "trusted_hosts": ["localhost"]}
+        own = {"keys": True, "registration": False, "trusted_hosts": [host.name]}
         with issuing(lab, "sdk_documents", own, {"SSL_CERT_FILE": str(host.ca)}) as site:
             check("registration_endpoint" not in site.metadata(), "registration is off, and the metadata names it")
             for sdk in SDKS:

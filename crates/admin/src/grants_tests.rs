@@ -7,6 +7,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 use json::Raw;
+use runtime::telemetry::RequestId;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ async fn grant(gateway: &Gateway, owner: &Principal, client: &str, scope: &str) 
     let code = location.split(['?', '&']).find_map(|pair| pair.strip_prefix("code=")).expect("a code");
     let form =
         format!("grant_type=authorization_code&client_id={client}&code={code}&code_verifier={VERIFIER}");
-    let tokens = server.token(form.as_bytes(), SystemTime::now()).await.expect("tokens");
+    let tokens = server.token(form.as_bytes(), RequestId::new(), SystemTime::now()).await.expect("tokens");
     let token = format!("Bearer {}", tokens.access_token.expose_secret());
     HeaderMap::from_iter([(AUTHORIZATION, token.parse().expect("a header"))])
 }
@@ -295,6 +296,7 @@ async fn grants_and_requests_are_in_the_metrics() {
         "switchyard_authorization_clients 1",
         "switchyard_authorization_requests_total{endpoint=\"token\",outcome=\"issued\"} 1",
         "switchyard_authorization_requests_total{endpoint=\"token\",outcome=\"invalid_grant\"} 0",
+        "switchyard_authorization_reuses_total 0",
         "switchyard_authorization_store_failures_total 0",
     ] {
         assert!(metrics.text().lines().any(|found| found == line), "{line} is not in\n{}", metrics.text());

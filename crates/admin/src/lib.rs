@@ -315,8 +315,9 @@ fn authorised_about<'p>(
                 }
                 None => (format!("the role {} may not do this", principal.role()), ""),
             };
-            let hint = format!("use a credential with the role {}{other}", Role::needed_for(action));
-            Err(Problem::new(ErrorCode::Forbidden, detail).hinting(hint))
+            let role = Role::needed_for(action);
+            Err(Problem::forbidden(detail, role)
+                .hinting(format!("use a credential with the role {role}{other}")))
         }
         None => Err(Problem::new(ErrorCode::Unauthorized, "the request carries no credential")),
     }

@@ -162,6 +162,7 @@ async fn usage(server: &AuthorizationServer) -> AuthorizationUsage {
     AuthorizationUsage {
         stored,
         requests: server.counts().all().map(of).collect(),
+        reuses: server.counts().reuses(),
         store_failures: server.counts().store_failures(),
     }
 }

@@ -10,6 +10,7 @@ use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
+use auth::Role;
 use json::Raw;
 use protocol::problem::FieldError;
 use protocol::{ErrorCode, ErrorObject};
@@ -21,11 +22,20 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// A problem before it is printed; [`super::error::finish`] prints it with the id of its request.
 #[derive(Debug, Clone)]
-pub(super) struct Problem(Box<protocol::Problem>);
+pub(super) struct Problem {
+    problem: Box<protocol::Problem>,
+    /// The role that the action needs, if the one of the principal is weaker.
+    needed_role: Option<Role>,
+}
 
 impl Problem {
     pub(super) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         protocol::Problem::new(code, detail).into()
+    }
+
+    /// A problem of a principal whose role is too weak for an action that `role` may do.
+    pub(super) fn forbidden(detail: impl Into<String>, role: Role) -> Self {
+        Self { needed_role: Some(role), ..Self::new(ErrorCode::Forbidden, detail) }
     }
 
     /// A problem of a body that does not match the documentation; the first error becomes the detail.
@@ -62,7 +72,7 @@ impl Problem {
     /// Prints the document as JSON, charged to `account` until it was written. If the budget has no room for it, what
     /// the server sent is left out.
     pub(super) fn print(&self, id: RequestId, account: &Account) -> Bytes {
-        let mut problem = self.0.clone();
+        let mut problem = self.problem.clone();
         problem.request_id = Some(id.to_string());
         let printed = Raw::of(&*problem).bytes().clone();
         memory::hold(printed, || account.clone(), ChargeKind::Answer).unwrap_or_else(|_| {
@@ -76,27 +86,30 @@ impl Deref for Problem {
     type Target = protocol::Problem;
 
     fn deref(&self) -> &protocol::Problem {
-        &self.0
+        &self.problem
     }
 }
 
 impl DerefMut for Problem {
     fn deref_mut(&mut self) -> &mut protocol::Problem {
-        &mut self.0
+        &mut self.problem
     }
 }
 
 impl From<protocol::Problem> for Problem {
     fn from(problem: protocol::Problem) -> Self {
-        Self(Box::new(problem.over_rest()))
+        Self { problem: Box::new(problem.over_rest()), needed_role: None }
     }
 }
 
 impl IntoResponse for Problem {
-    /// Returns the status and the facts; [`super::error::finish`] adds the body, because it knows the
-    /// request.
+    /// Returns the status and the facts; [`super::error::finish`] adds the body, because it knows the request. The layer that
+    /// knows about scopes finds the role among the extensions.
     fn into_response(self) -> Response {
         let mut response = self.code().status().into_response();
+        if let Some(role) = self.needed_role {
+            response.extensions_mut().insert(role);
+        }
         response.extensions_mut().insert(self);
         response
     }

@@ -144,15 +144,15 @@ impl Introspector {
         &self.revocation_state
     }
 
-    /// Returns what is known about `token`, or [`Denied::Unchecked`].
-    pub(super) fn known(&self, token: &str) -> Result<Principal, Denied> {
-        let (digest, mut known) = (TokenDigest::of(token), lock(&self.known));
-        let found = known.get(&digest).ok_or(Denied::Unchecked)?;
+    /// Returns what is known about the token with `digest`, or [`Denied::Unchecked`].
+    pub(super) fn known(&self, digest: &TokenDigest) -> Result<Principal, Denied> {
+        let mut known = lock(&self.known);
+        let found = known.get(digest).ok_or(Denied::Unchecked)?;
         let is_over = found.expires.is_some_and(|expires| expires <= SystemTime::now());
         if Instant::now() < found.until && !is_over {
             return found.judged.clone();
         }
-        known.pop(&digest);
+        known.pop(digest);
         Err(Denied::Unchecked)
     }
 
@@ -165,7 +165,7 @@ impl Introspector {
         let _place = self.waiting.try_acquire().map_err(|_| Denied::Busy)?;
         let _turn = self.asking.acquire().await.map_err(|_| Denied::Busy)?;
         // Another request may have asked meanwhile.
-        match self.known(token) {
+        match self.known(&TokenDigest::of(token)) {
             Err(Denied::Unchecked) => {}
             known => return known,
         }

@@ -25,7 +25,7 @@ use super::role_words::{RoleWords, is_subject};
 use super::token_config::{Jwt, KeySource, RequiredClaims};
 use super::{Denied, Error, Reason};
 use crate::revocation::RevocationState;
-use crate::token_cache::{CachedTokens, Now, TokenDigest};
+use crate::token_cache::{CachedTokens, LazyDigest, Now, TokenDigest};
 use json::Raw;
 
 /// Limit of the length of a token. Common issuers stay below 4 KiB.
@@ -131,13 +131,19 @@ impl Verifier {
 
     /// Verifies a token and returns its principal, or [`Denied::Unchecked`] if its key may be in a newer key set.
     pub(super) fn check(&self, token: &str) -> Result<Principal, Denied> {
+        self.judge(token, &LazyDigest::default())
+    }
+
+    /// Verifies a token like [`Verifier::check`], whose digest may be known already.
+    pub(super) fn judge(&self, token: &str, digest: &LazyDigest) -> Result<Principal, Denied> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Denied::Credential(Reason::Oversized));
         }
+        let name = digest.of(token);
         if let Some(introspector) = &self.introspector {
-            return introspector.known(token);
+            return introspector.known(&name);
         }
-        let (name, now, ring) = (TokenDigest::of(token), Now::read(), self.ring.load());
+        let (now, ring) = (Now::read(), self.ring.load());
         if let Some(principal) = ring.known.find(&name, now) {
             return Ok(principal);
         }
@@ -152,6 +158,16 @@ impl Verifier {
             ring.known.keep(name, &principal, now, exp);
         }
         Ok(principal)
+    }
+
+    /// Returns the result for the token with `digest`, if it was judged a moment ago.
+    pub(super) fn known(&self, digest: &TokenDigest) -> Option<Result<Principal, Denied>> {
+        match &self.introspector {
+            Some(introspector) => {
+                Some(introspector.known(digest)).filter(|judged| *judged != Err(Denied::Unchecked))
+            }
+            None => self.ring.load().known.find(digest, Now::read()).map(Ok),
+        }
     }
 
     /// Waits until the key set was fetched for `token`, whose key is unknown.

@@ -47,6 +47,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 use key_file_task::FollowedKeys;
 use revocation::RevocationState;
+use token_cache::LazyDigest;
 use tokio::sync::watch;
 
 pub use api_key::{ApiKey, KeyHash, generate, is_id, parse_time, time_text};
@@ -262,19 +263,20 @@ impl Verification {
         }
     }
 
-    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
-    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
+    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys. `digest` is that of the
+    /// token, if there is one.
+    fn authenticate(&self, headers: &HeaderMap, digest: &LazyDigest) -> Result<Principal, Denied> {
         match self {
             Self::None(everybody) => Ok(everybody.clone()),
             Self::ApiKey(keys) => {
                 let key = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
                 keys.check(key, SystemTime::now())
             }
-            Self::Jwt(verifier) => verifier.check(credential(headers, &[AUTHORIZATION])?),
+            Self::Jwt(verifier) => verifier.judge(credential(headers, &[AUTHORIZATION])?, digest),
             Self::Any(keys, verifier) => {
                 let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
                 if is_token(verifier, headers, text) {
-                    verifier.check(text)
+                    verifier.judge(text, digest)
                 } else {
                     keys.check(text, SystemTime::now())
                 }
@@ -466,9 +468,20 @@ impl Authenticator {
 
     /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        let own = self.own.load();
-        let judged = (*own).as_ref().and_then(|own| own.check(own_token(headers)?, &self.mode));
-        judged.unwrap_or_else(|| self.mode.load().authenticate(headers))
+        let (own, mode, digest) = (self.own.load(), self.mode.load(), LazyDigest::default());
+        if let Some(own) = &*own
+            && let Some(token) = own_token(headers).filter(|token| own_tokens::OwnTokens::has_form(token))
+        {
+            let digest = digest.of(token);
+            // A token of another issuer that is known costs nothing more than without the authorization server.
+            let of_others = || mode.verifier_of(headers, token)?.known(&digest);
+            let judged =
+                own.known(&digest).map(Ok).or_else(of_others).or_else(|| own.check(token, &self.mode));
+            if let Some(judged) = judged {
+                return judged;
+            }
+        }
+        mode.authenticate(headers, &digest)
     }
 
     /// Returns the sender of `headers`. It also checks slow hashes, and waits for the keys of a login service.
@@ -488,7 +501,7 @@ impl Authenticator {
         }
         for _ in 0..MOST_RENEWALS {
             let mode = self.mode.load_full();
-            let judged = mode.authenticate(headers);
+            let judged = mode.authenticate(headers, &LazyDigest::default());
             if judged != Err(Denied::Unchecked) {
                 return judged;
             }

@@ -119,6 +119,17 @@ impl OwnTokens {
         Self { issuer, validation, known: CachedTokens::new(), grants }
     }
 
+    /// Whether `token` has the form of one of these.
+    pub(super) fn has_form(token: &str) -> bool {
+        token.starts_with("ey") && token.len() <= MAX_TOKEN_BYTES
+    }
+
+    /// Returns the principal of the token with `digest`, if it was verified a moment ago.
+    pub(super) fn known(&self, digest: &TokenDigest) -> Option<Principal> {
+        // The grant of a revoked one may exist, with fewer rights.
+        self.known.find(digest, Now::read()).filter(|principal| !principal.is_revoked())
+    }
+
     /// Verifies `token`. `None` says that another issuer made it. [`Denied::Unchecked`] says that its grant has to be
     /// looked up.
     pub(super) fn check(
@@ -126,12 +137,11 @@ impl OwnTokens {
         token: &str,
         keys: &ArcSwap<Verification>,
     ) -> Option<Result<Principal, Denied>> {
-        if !token.starts_with("ey") || token.len() > MAX_TOKEN_BYTES {
+        if !Self::has_form(token) {
             return None;
         }
-        let (digest, now) = (TokenDigest::of(token), Now::read());
-        // The grant of a revoked one may exist, with fewer rights.
-        if let Some(known) = self.known.find(&digest, now).filter(|principal| !principal.is_revoked()) {
+        let digest = TokenDigest::of(token);
+        if let Some(known) = self.known(&digest) {
             return Some(Ok(known));
         }
         let judged = self.verified(token)?.and_then(|claims| self.principal(&claims, keys));

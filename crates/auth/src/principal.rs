@@ -398,10 +398,15 @@ impl Principal {
         Self::new(format!("cert:{name}"), role)
     }
 
-    /// The person whom `issuer`, a login service, calls `subject`. An issuer has no fragment, so the id names both.
-    pub fn of_person(issuer: &str, subject: &str, role: Role, person: Person) -> Self {
+    /// The id of the person whom `issuer`, a login service, calls `subject`. An issuer has no fragment, so the id names both.
+    pub fn id_of_person(issuer: &str, subject: &str) -> String {
         let place = issuer.strip_prefix("https://").unwrap_or(issuer).trim_end_matches('/');
-        let unnamed = Self::new(format!("{PERSON}{place}#{subject}"), role);
+        format!("{PERSON}{place}#{subject}")
+    }
+
+    /// The person whom `issuer`, a login service, calls `subject`.
+    pub fn of_person(issuer: &str, subject: &str, role: Role, person: Person) -> Self {
+        let unnamed = Self::new(Self::id_of_person(issuer, subject), role);
         Self(Arc::new(Identity { person: Some(person), ..Identity::clone(&unnamed.0) }))
     }
 

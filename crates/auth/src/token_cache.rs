@@ -8,6 +8,7 @@
 //!
 //! Not here: the checks (`jwt`).
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +31,17 @@ pub(super) struct CachedTokens(Mutex<LruCache<TokenDigest, Checked>>);
 /// The SHA-256 of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct TokenDigest([u8; 32]);
+
+/// The digest of the token of one request, which is computed at most once for all caches.
+#[derive(Debug, Default)]
+pub(super) struct LazyDigest(OnceCell<TokenDigest>);
+
+impl LazyDigest {
+    /// Returns the digest of `token`, the only one of its request.
+    pub(super) fn of(&self, token: &str) -> TokenDigest {
+        *self.0.get_or_init(|| TokenDigest::of(token))
+    }
+}
 
 /// The current time on two clocks: the wall clock, which tokens use, and a monotonic one.
 #[derive(Debug, Clone, Copy)]

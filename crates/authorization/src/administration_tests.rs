@@ -6,6 +6,7 @@ use std::sync::Arc;
 use auth::Role;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use runtime::telemetry::RequestId;
 
 use super::*;
 use crate::client::{ClientAuthentication, ClientMetadata};
@@ -193,12 +194,12 @@ async fn requests_are_counted_by_their_answers_and_failures_of_the_store_are_too
         ("code", &code),
         ("code_verifier", VERIFIER),
     ]);
-    site.server.token(form.as_bytes(), site.now).await.expect("tokens");
-    site.server.token(b"grant_type=password", site.now).await.expect_err("no such grant");
+    site.server.token(form.as_bytes(), RequestId::new(), site.now).await.expect("tokens");
+    site.server.token(b"grant_type=password", RequestId::new(), site.now).await.expect_err("no such grant");
     site.server.authorize(&person, "client_id=none", site.now).await.expect_err("no such client");
     assert_eq!(site.server.counts().store_failures(), 0);
     site.store.set_fails(true);
-    site.server.token(form.as_bytes(), site.now).await.expect_err("no store");
+    site.server.token(form.as_bytes(), RequestId::new(), site.now).await.expect_err("no store");
     let counted: Vec<_> = site.server.counts().all().filter(|(_, _, count)| *count > 0).collect();
     let expected = [
         ("authorize", "shown", 1),

@@ -4,7 +4,8 @@
 //! (`iss`), and has the `state` of the client as it was sent. A request is not stored: the page that asks the person carries
 //! it, sealed by its caller.
 //!
-//! Source: RFC 6749, sections 4.1.1 and 4.1.2; RFC 7636, section 4.4.1; RFC 9207, section 2; RFC 9700, section 4.11.
+//! Source: RFC 6749, sections 4.1.1 and 4.1.2; RFC 7636, section 4.4.1; RFC 9207, section 2; RFC 9700, section 4.11;
+//! `OpenID` Connect Core 1.0, section 3.1.2.1 (`prompt`).
 
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +73,7 @@ pub struct AuthorizationRequest {
     pub(crate) requested: RequestedAccess,
     pub(crate) refreshes: bool,
     pub(crate) authenticates: bool,
-    /// Whether the client wants the person to be asked, also if a grant covers the request.
+    /// Whether the client wants the whole page, also if a grant covers the request.
     pub(crate) asks_again: bool,
 }
 
@@ -109,7 +110,7 @@ impl AuthorizationRequest {
                 requested,
                 refreshes: client.metadata.refreshes,
                 authenticates: client.metadata.authentication.needs_key(),
-                asks_again: fields.get("prompt")?.is_some(),
+                asks_again: asks_again(fields.get("prompt")?)?,
             })
         };
         read().map_err(|error| {
@@ -161,6 +162,20 @@ fn check_kind(fields: &Fields) -> Result<(), Error> {
         None | Some("query") => Ok(()),
         Some(_) => Err(Error::new(Code::InvalidRequest, "`response_mode` is not `query`")),
     }
+}
+
+/// Whether `prompt` asks for the whole page. `none` forbids each page, and no code is given without one. The page also serves
+/// `login` and `select_account`: it names the person, and has a button to sign in as somebody else.
+fn asks_again(prompt: Option<&str>) -> Result<bool, Error> {
+    let mut words = prompt.into_iter().flat_map(|prompt| prompt.split(' '));
+    if words.clone().any(|word| word == "none") {
+        let is_alone = words.all(|word| word == "none");
+        let alone =
+            || Error::new(Code::InteractionRequired, "a person has to continue on a page of this gateway");
+        let other = || Error::new(Code::InvalidRequest, "`prompt` has another word beside `none`");
+        return Err(if is_alone { alone() } else { other() });
+    }
+    Ok(prompt.is_some())
 }
 
 fn challenge(fields: &Fields) -> Result<Challenge, Error> {

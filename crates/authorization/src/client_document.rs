@@ -66,9 +66,15 @@ pub(crate) fn is_document_id(id: &str) -> bool {
     id.contains("://")
 }
 
-/// Returns the host that vouches for the client `id`: that of its document, if it has one.
+/// Returns the host that vouches for the client `id`: that of its document, if it has one, with a port that is not 443.
 pub fn client_host(id: &str) -> Option<String> {
-    if is_document_id(id) { Url::parse(id).ok()?.host_str().map(str::to_owned) } else { None }
+    if is_document_id(id) { host_and_port(&Url::parse(id).ok()?) } else { None }
+}
+
+/// Returns the host of `url`, with its port unless that is the usual one of its scheme: another port can be another service.
+pub(crate) fn host_and_port(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 /// Reads an id that is the URL of a document.
@@ -148,6 +154,18 @@ mod tests {
             assert!(parse_id(id).is_err(), "{id:?}");
         }
         assert!(parse_id(&format!("https://app.example/{}", "a".repeat(MAX_ID))).is_err());
+    }
+
+    #[test]
+    fn host_of_a_client_has_a_port_that_is_not_the_usual_one() {
+        for (id, expected) in [
+            ("https://app.example/c", Some("app.example")),
+            ("https://app.example:443/c", Some("app.example")),
+            ("https://app.example:8443/c", Some("app.example:8443")),
+            ("swyclient-0", None),
+        ] {
+            assert_eq!(client_host(id).as_deref(), expected, "{id}");
+        }
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl ClientHost {
     }
 
     async fn site(&self, trusts: bool) -> Site {
-        let trusted = if trusts { vec!["localhost".to_owned()] } else { Vec::new() };
+        let trusted = if trusts { vec![format!("localhost:{}", self.port)] } else { Vec::new() };
         Site::reaching(Vec::new(), self.network.clone(), trusted).await
     }
 }
@@ -137,17 +137,24 @@ async fn client_with_a_document_logs_in_and_stays_so_while_its_host_is_down() {
         let consent =
             site.server.authorize(&person, &query(&id, CALLBACK, &[]), site.now).await.expect("a consent");
         assert_eq!(consent.client_name.as_deref(), Some("Claude"));
-        assert_eq!((consent.client_host.as_deref(), consent.is_trusted), (Some("localhost"), true));
+        assert_eq!(
+            (consent.client_host.as_deref(), consent.is_trusted),
+            (Some(&*format!("localhost:{}", host.port)), true)
+        );
     }
     assert_eq!(host.requests(), 1, "the document is cached");
     let code = site.log_in(&person, &id, CALLBACK).await;
     host.answers.lock().expect("answers").clear();
-    let mut tokens = site.server.token(token_form(&id, &code).as_bytes(), site.now).await.expect("tokens");
+    let mut tokens = site
+        .server
+        .token(token_form(&id, &code).as_bytes(), RequestId::new(), site.now)
+        .await
+        .expect("tokens");
     for _ in 0..3 {
         site.wait(86_400);
         let token = tokens.refresh_token.as_ref().expect("a token").expose_secret().to_owned();
         let refresh = form(&[("grant_type", "refresh_token"), ("client_id", &id), ("refresh_token", &token)]);
-        tokens = site.server.token(refresh.as_bytes(), site.now).await.expect("tokens");
+        tokens = site.server.token(refresh.as_bytes(), RequestId::new(), site.now).await.expect("tokens");
     }
     assert_eq!(host.requests(), 1, "no refresh needs the document");
 }
@@ -219,10 +226,10 @@ async fn stranger_makes_this_server_fetch_nothing() {
                 assertion,
                 ("client_assertion", "x"),
             ];
-            assert!(site.server.token(form(&fields).as_bytes(), site.now).await.is_err());
+            assert!(site.server.token(form(&fields).as_bytes(), RequestId::new(), site.now).await.is_err());
         }
         let revoke = form(&[("token", "x"), ("client_id", client), assertion, ("client_assertion", "x")]);
-        site.server.revoke(revoke.as_bytes(), site.now).await.expect("an unknown token");
+        site.server.revoke(revoke.as_bytes(), RequestId::new(), site.now).await.expect("an unknown token");
     }
     assert_eq!(host.requests(), 0);
 }
@@ -260,10 +267,14 @@ async fn client_whose_keys_are_at_a_url_proves_who_it_is() {
     let site = host.site(true).await;
     let person = site.person("key:ann", Role::Caller);
     let code = site.log_in(&person, &id, CALLBACK).await;
-    let refused = site.server.token(token_form(&id, &code).as_bytes(), site.now).await.expect_err("no proof");
+    let refused = site
+        .server
+        .token(token_form(&id, &code).as_bytes(), RequestId::new(), site.now)
+        .await
+        .expect_err("no proof");
     assert_eq!(refused.code, Code::InvalidClient);
     let signed = proven_form(&pair, &id, &code, site.now);
-    assert!(site.server.token(signed.as_bytes(), site.now).await.is_ok());
+    assert!(site.server.token(signed.as_bytes(), RequestId::new(), site.now).await.is_ok());
     assert_eq!(host.requests(), 2);
 }
 

@@ -3,7 +3,8 @@
 //! Invariants: a description holds no secret, and no text that a client sent. It has only characters that a header and a
 //! redirect may carry.
 //!
-//! Source: RFC 6749, sections 4.1.2.1 and 5.2; RFC 7009, section 2.2.1; RFC 7591, section 3.2.2; RFC 8707, section 2.
+//! Source: RFC 6749, sections 4.1.2.1 and 5.2; RFC 7009, section 2.2.1; RFC 7591, section 3.2.2; RFC 8707, section 2; `OpenID` Connect
+//! Core 1.0, section 3.1.2.6.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,13 +43,15 @@ pub enum Code {
     InvalidClientMetadata,
     /// A token for the metadata of a registration that is not valid.
     InvalidToken,
+    /// The request forbids a page (`prompt=none`), and a person has to continue on one.
+    InteractionRequired,
     /// A limit is reached or a service that is needed cannot be reached; try again later.
     TemporarilyUnavailable,
 }
 
 impl Code {
     /// Every code, in the order of declaration.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::InvalidRequest,
         Self::InvalidClient,
         Self::InvalidGrant,
@@ -61,6 +64,7 @@ impl Code {
         Self::InvalidRedirectUri,
         Self::InvalidClientMetadata,
         Self::InvalidToken,
+        Self::InteractionRequired,
         Self::TemporarilyUnavailable,
     ];
 
@@ -79,6 +83,7 @@ impl Code {
             Self::InvalidRedirectUri => "invalid_redirect_uri",
             Self::InvalidClientMetadata => "invalid_client_metadata",
             Self::InvalidToken => "invalid_token",
+            Self::InteractionRequired => "interaction_required",
             Self::TemporarilyUnavailable => "temporarily_unavailable",
         }
     }

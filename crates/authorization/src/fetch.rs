@@ -19,6 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
 
+use crate::client_document::host_and_port;
+
 /// Limit of the bytes of a document.
 const MAX_BYTES: usize = 5 << 10;
 /// Limit of the time of a fetch, with the wait for other fetches.
@@ -76,7 +78,7 @@ impl Fetcher {
         }
     }
 
-    /// Whether the operator trusts the host of `url`, so that it may have any address.
+    /// Whether the operator trusts `host`, which has a port that is not 443, so that it may have any address.
     pub(crate) fn trusts(&self, host: &str) -> bool {
         self.trusted_hosts.iter().any(|trusted| trusted.eq_ignore_ascii_case(host))
     }
@@ -90,7 +92,7 @@ impl Fetcher {
         is_vouched: bool,
     ) -> Result<(Raw, HeaderMap), FetchError> {
         let _own_slot = self.owner_slot(owner).ok_or(FetchError::Unreachable)?;
-        let is_trusted = is_vouched && url.host_str().is_some_and(|host| self.trusts(host));
+        let is_trusted = is_vouched && host_and_port(url).is_some_and(|host| self.trusts(&host));
         let dial_policy = if is_trusted { DialPolicy::Anywhere } else { DialPolicy::Public };
         let fetched = timeout(TIME, async {
             let _slot = self.slots.acquire().await.map_err(|_| FetchError::Unreachable)?;
@@ -154,7 +156,7 @@ mod tests {
 
     async fn fetched(steps: Vec<Step>) -> (Result<(Raw, HeaderMap), FetchError>, usize) {
         let server = TestServer::new(move |_| steps.clone()).await;
-        let host = server.url.host_str().expect("a host").to_owned();
+        let host = host_and_port(&server.url).expect("a host");
         let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
         let document = fetcher.fetch(&server.url, "ann", true).await;
         (document, server.seen().len())
@@ -209,7 +211,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn owner_with_slow_hosts_leaves_slots_for_others() {
         let server = TestServer::new(|_| vec![Step::Hang]).await;
-        let host = server.url.host_str().expect("a host").to_owned();
+        let host = host_and_port(&server.url).expect("a host");
         let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
         let started = tokio::time::Instant::now();
         let of_ann = (0..MAX_RUNNING).map(|_| async {
@@ -258,9 +260,14 @@ mod tests {
             let url = Url::parse(&format!("http://{host}:{port}/c")).expect("a URL");
             assert!(fetcher.fetch(&url, "ann", true).await.is_err(), "{host}");
         }
-        let host = server.url.host_str().expect("a host").to_owned();
+        let host = host_and_port(&server.url).expect("a host");
         let fetcher = Fetcher::new(&Network::default(), &[host], &Shutdown::new());
         assert!(fetcher.fetch(&server.url, "ann", false).await.is_err(), "a stranger names a trusted host");
+        // Another port of a trusted host can be another service.
+        for trusted in ["127.0.0.1".to_owned(), format!("127.0.0.1:{}", port ^ 1)] {
+            let fetcher = Fetcher::new(&Network::default(), &[trusted], &Shutdown::new());
+            assert!(fetcher.fetch(&server.url, "ann", true).await.is_err());
+        }
         assert_eq!(server.seen().len(), 0);
     }
 }

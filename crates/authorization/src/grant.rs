@@ -146,7 +146,39 @@ pub(crate) enum Step {
     /// It is not accepted.
     Refuse(&'static str),
     /// It is not accepted, and the grant ends.
-    End(&'static str),
+    End(GrantEnd),
+}
+
+/// Why a grant ends that a client wants to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GrantEnd {
+    CodeExpired,
+    LoginExpired,
+    CodeReused,
+    TokenReused,
+    NoAccess,
+}
+
+impl GrantEnd {
+    /// The reason, for the developer of the client.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::CodeExpired => "the code has expired",
+            Self::LoginExpired => "the login has expired",
+            Self::CodeReused => "the code was used before; every token of this login is revoked",
+            Self::TokenReused => "the refresh token was used before; every token of this login is revoked",
+            Self::NoAccess => "the person who agreed has no access any more",
+        }
+    }
+
+    /// The outcome in the audit log, if one of two holders has stolen what was sent.
+    pub(crate) const fn theft(self) -> Option<&'static str> {
+        match self {
+            Self::CodeReused => Some("code_reused"),
+            Self::TokenReused => Some("token_reused"),
+            Self::CodeExpired | Self::LoginExpired | Self::NoAccess => None,
+        }
+    }
 }
 
 /// A code or refresh token as it was sent.
@@ -245,14 +277,14 @@ impl Grant {
             return Step::Refuse("`code_verifier` does not belong to the `code_challenge` of the code");
         }
         if self.is_over(now) {
-            return Step::End("the code has expired");
+            return Step::End(GrantEnd::CodeExpired);
         }
         match self.step() {
             None => {
                 let challenge = challenge.clone();
                 Step::Advance(self.at(Stage::Active { challenge, generation: 0, since: now, full_at: now }))
             }
-            Some(_) => Step::End("the code was used before; every token of this login is revoked"),
+            Some(_) => Step::End(GrantEnd::CodeReused),
         }
     }
 
@@ -265,7 +297,7 @@ impl Grant {
             return Step::Refuse("the refresh token is not known");
         }
         if self.is_over(now) {
-            return Step::End("the login has expired");
+            return Step::End(GrantEnd::LoginExpired);
         }
         if presented.generation == generation {
             let (challenge, generation) = (challenge.clone(), generation + 1);
@@ -283,7 +315,7 @@ impl Grant {
         if presented.generation + 1 == generation && now.saturating_sub(since) <= GRACE {
             return Step::Repeat;
         }
-        Step::End("the refresh token was used before; every token of this login is revoked")
+        Step::End(GrantEnd::TokenReused)
     }
 
     fn at(&self, stage: Stage) -> Box<Self> {

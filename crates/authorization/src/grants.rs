@@ -240,7 +240,7 @@ impl Grants {
             return Ok(());
         }
         let mut own = self.records.list(prefix).await?;
-        // A web site can make the browser repeat a remembered request. The codes that nobody redeems displace no login.
+        // A person can repeat a form. The codes that nobody redeems displace no login.
         own.sort_by_key(|(_, grant)| (!grant.is_over(now), grant.step().is_some(), grant.used()));
         let too_many = count + 1 - MAX_OF_ONE;
         let is_old = |(at, (_, grant)): &(usize, &(String, Grant))| *at < too_many || grant.is_over(now);

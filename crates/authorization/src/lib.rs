@@ -30,6 +30,7 @@ mod fields;
 mod fixture;
 mod folder_store;
 mod grant;
+mod grant_ends;
 mod grants;
 mod host;
 mod key_entries;

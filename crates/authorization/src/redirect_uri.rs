@@ -10,6 +10,8 @@
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
+use crate::client_document::host_and_port;
+
 /// Limit of the length in bytes.
 const MAX_BYTES: usize = 2_048;
 /// Schemes of known programs, which have no dot as RFC 8252 asks for.
@@ -69,7 +71,7 @@ impl RedirectUri {
         let Ok(url) = Url::parse(&self.0) else { return Receiver::Loopback };
         match (url.scheme(), url.host_str()) {
             ("http", _) => Receiver::Loopback,
-            ("https", Some(host)) => Receiver::Site(host.to_owned()),
+            ("https", Some(_)) => Receiver::Site(host_and_port(&url).unwrap_or_default()),
             (scheme, _) => Receiver::Program(scheme.to_owned()),
         }
     }
@@ -141,6 +143,7 @@ mod tests {
             ("https://claude.ai/api/mcp/auth_callback", Receiver::Site("claude.ai".into())),
             ("https://chatgpt.com/connector_platform_oauth_redirect", Receiver::Site("chatgpt.com".into())),
             ("https://vscode.dev/redirect", Receiver::Site("vscode.dev".into())),
+            ("https://vscode.dev:8443/redirect", Receiver::Site("vscode.dev:8443".into())),
             ("http://localhost/callback", Receiver::Loopback),
             ("http://localhost:3118/callback", Receiver::Loopback),
             ("http://127.0.0.1:33418/", Receiver::Loopback),

@@ -108,7 +108,9 @@ impl Registrations {
     /// Records that an owner agreed to the client `id`.
     pub(crate) async fn agreed(&self, id: &str, now: u64) -> Result<bool, StoreError> {
         while let Some(stored) = if is_id(id) { self.records.get(id).await? } else { None } {
-            let registration = Registration { agreed: Some(now), ..stored.value.clone() };
+            // Another process may have recorded a later consent meanwhile.
+            let registration =
+                Registration { agreed: stored.value.agreed.max(Some(now)), ..stored.value.clone() };
             if self.records.replace(id, &stored, &registration).await? {
                 return Ok(true);
             }
@@ -256,6 +258,21 @@ mod tests {
 
     async fn none() -> Result<HashSet<String>, StoreError> {
         Ok(HashSet::new())
+    }
+
+    /// Two processes record consents at once, and the one with the earlier time may write last.
+    #[tokio::test]
+    async fn year_of_a_registration_counts_from_its_last_consent_whichever_is_written_last() {
+        let registrations = registrations();
+        let (id, ..) = registrations.add(&request(), none, 1_000).await.expect("a client");
+        let consents = [5_000, 4_000, 2_000].map(|now| registrations.agreed(&id, now));
+        for recorded in futures_util::future::join_all(consents).await {
+            assert!(recorded.expect("a store"));
+        }
+        assert!(registrations.agreed(&id, 3_000).await.expect("a store"));
+        let is_there = async |now| registrations.find(&id, now).await.expect("a store").is_some();
+        assert!(is_there(5_000 + USED_LIFETIME - 1).await);
+        assert!(!is_there(5_000 + USED_LIFETIME).await);
     }
 
     #[tokio::test]

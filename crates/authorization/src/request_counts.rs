@@ -71,6 +71,7 @@ pub(crate) enum CountedEndpoint {
 pub struct RequestCounts {
     answers: [AtomicU64; Answer::ALL.len()],
     errors: [[AtomicU64; Code::ALL.len()]; ENDPOINTS.len()],
+    reuses: AtomicU64,
     store_failures: AtomicU64,
 }
 
@@ -80,6 +81,7 @@ impl Default for RequestCounts {
         Self {
             answers: array::from_fn(zero),
             errors: array::from_fn(|_| array::from_fn(zero)),
+            reuses: AtomicU64::new(0),
             store_failures: AtomicU64::new(0),
         }
     }
@@ -105,6 +107,15 @@ impl RequestCounts {
             Code::ALL.iter().zip(counts).map(move |(code, count)| (*endpoint, code.as_str(), of(count)))
         });
         answers.chain(errors)
+    }
+
+    pub(crate) fn reused(&self) {
+        self.reuses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many grants ended because a code or a refresh token was used twice.
+    pub fn reuses(&self) -> u64 {
+        self.reuses.load(Ordering::Relaxed)
     }
 
     /// Counts a failure of the store to answer in time.

@@ -20,6 +20,7 @@ use json::Raw;
 use jsonwebtoken::DecodingKey;
 use net::http::Network;
 use runtime::shutdown::Shutdown;
+use runtime::telemetry::RequestId;
 use runtime::telemetry::limit::Limit;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -34,19 +35,19 @@ use crate::clock::seconds;
 use crate::error::{Code, Error};
 use crate::fetch::Fetcher;
 use crate::fields::Fields;
-use crate::grant::{Grant, GrantedPerson, Presented, Step, TokenFamily};
+use crate::grant::{Grant, GrantEnd, GrantedPerson, Step, TokenFamily};
 use crate::grants::Grants;
 use crate::host::Host;
 use crate::key_entries::{KeyEntries, KeyError};
 use crate::keys::{KeyRing, Keys};
 use crate::metadata::{REGISTER, TOKEN, metadata};
-use crate::records::{Records, Stored};
+use crate::records::Records;
 use crate::redirect_uri::Receiver;
 use crate::registration::{self, Registrations};
 use crate::request_counts::{Answer, CountedEndpoint, CountedStore, RequestCounts};
 use crate::resource;
 use crate::store::{Store, StoreError, Table};
-use crate::token_request::{ClaimedClient, Credential, TokenRequest, TokenResponse};
+use crate::token_request::{Credential, TokenRequest, TokenResponse};
 
 /// How often a request is judged again after another one changed its grant.
 const MAX_TURNS: usize = 8;
@@ -62,7 +63,8 @@ pub struct Config {
     pub registers: bool,
     /// The clients of the operator's file.
     pub clients: Vec<Client>,
-    /// Hosts whose documents may be at any address, and whose clients need no warning.
+    /// Hosts whose documents may be at any address, and whose clients need no warning. Each names one port: 443, unless it
+    /// ends with another one.
     pub trusted_hosts: Vec<String>,
 }
 
@@ -97,19 +99,20 @@ pub struct Consent {
     pub resource: String,
     /// Whether the operator has vouched for the client.
     pub is_trusted: bool,
-    /// Whether the person has agreed to as much before, for the same client and web site.
+    /// Whether the person has agreed to as much before, for the same client and web site. The choices are remembered, and not
+    /// the decision: another one is needed for each code, as anybody may have begun the request.
     pub is_remembered: bool,
 }
 
 /// The authorization server of one gateway.
 pub struct AuthorizationServer {
-    config: Config,
+    pub(crate) config: Config,
     token_endpoint: String,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clients: Clients,
     pub(crate) grants: Grants,
     pub(crate) host: Arc<dyn Host>,
-    counts: Arc<RequestCounts>,
+    pub(crate) counts: Arc<RequestCounts>,
 }
 
 impl AuthorizationServer {
@@ -273,57 +276,32 @@ impl AuthorizationServer {
         self.count(CountedEndpoint::Authorize, answered.map_err(AuthorizationError::error));
     }
 
-    fn count(&self, endpoint: CountedEndpoint, answered: Result<Answer, &Error>) {
+    pub(crate) fn count(&self, endpoint: CountedEndpoint, answered: Result<Answer, &Error>) {
         match answered {
             Ok(answer) => self.counts.answered(answer),
             Err(error) => self.counts.refused(endpoint, error.code),
         }
     }
 
-    /// Answers a request to the token endpoint with `form`.
-    pub async fn token(&self, form: &[u8], now: SystemTime) -> Result<TokenResponse, Error> {
-        let exchanged = self.exchange(form, seconds(now)).await;
+    /// Answers the request `id` to the token endpoint with `form`.
+    pub async fn token(&self, form: &[u8], id: RequestId, now: SystemTime) -> Result<TokenResponse, Error> {
+        let exchanged = self.exchange(form, id, seconds(now)).await;
         self.count(CountedEndpoint::Token, exchanged.as_ref().map(|(answer, _)| *answer));
         exchanged.map(|(_, response)| response)
     }
 
-    async fn exchange(&self, form: &[u8], now: u64) -> Result<(Answer, TokenResponse), Error> {
+    async fn exchange(&self, form: &[u8], id: RequestId, now: u64) -> Result<(Answer, TokenResponse), Error> {
         let request = TokenRequest::parse(form)?;
         let answer = match request.credential {
             Credential::Code { .. } => Answer::Issued,
             Credential::Refresh(_) => Answer::Refreshed,
         };
         for _ in 0..MAX_TURNS {
-            if let Some(response) = self.token_once(&request, now).await? {
+            if let Some(response) = self.token_once(&request, id, now).await? {
                 return Ok((answer, response));
             }
         }
         Err(Error::later("too many requests with one token at once", 1))
-    }
-
-    /// Revokes the token in `form`. A token that is not known counts as revoked (RFC 7009, section 2.2).
-    pub async fn revoke(&self, form: &[u8], now: SystemTime) -> Result<(), Error> {
-        let revoked = self.revoke_token(form, seconds(now)).await;
-        self.count(CountedEndpoint::Revoke, revoked.as_ref().map(|()| Answer::Revoked));
-        revoked
-    }
-
-    async fn revoke_token(&self, form: &[u8], now: u64) -> Result<(), Error> {
-        let fields = Fields::parse(form)?;
-        let (token, claimed) = (fields.require("token")?, ClaimedClient::read(&fields)?);
-        let presented = Presented::refresh_token(token);
-        let id = match &presented {
-            Some(presented) => Some(presented.grant.clone()),
-            None => access_token::grant_of(&*self.keys(now).await?, &self.config.issuer, token, now),
-        };
-        let Some(id) = id else { return Ok(()) };
-        let found = self.grants.find(&id).await?;
-        let is_own = |stored: &Stored<Grant>| {
-            presented.as_ref().is_none_or(|presented| stored.value.has_made(presented))
-        };
-        let Some(found) = found.filter(is_own) else { return Ok(()) };
-        self.clients.check(&claimed, &found.value, self.audiences(), now).await?;
-        Ok(self.grants.end(&id).await?)
     }
 
     /// Registers the client that `json` describes. The answer has the token that manages the registration.
@@ -368,7 +346,12 @@ impl AuthorizationServer {
     }
 
     /// Judges `request` once. `None` says that another request changed the grant meanwhile.
-    async fn token_once(&self, request: &TokenRequest, now: u64) -> Result<Option<TokenResponse>, Error> {
+    async fn token_once(
+        &self,
+        request: &TokenRequest,
+        id: RequestId,
+        now: u64,
+    ) -> Result<Option<TokenResponse>, Error> {
         let presented = request.presented();
         let found = self.grants.find(&presented.grant).await?;
         let Some(stored) = found.filter(|stored| stored.value.has_made(presented)) else {
@@ -387,14 +370,13 @@ impl AuthorizationServer {
                 return Err(Limit::GrantRate.met(Error::too_many(reason, seconds)));
             }
             Step::Refuse(reason) => return Err(Error::new(Code::InvalidGrant, reason)),
-            Step::End(reason) => return Err(self.ended(&presented.grant, grant, reason).await?),
+            Step::End(end) => return Err(self.ended(&presented.grant, grant, end, id).await?),
             Step::Repeat => None,
             Step::Advance(next) => Some(next),
         };
         let rights = self.grants.rights(grant);
         let Some(access) = rights.and_then(|rights| grant.access.within(&rights)) else {
-            let reason = "the person who agreed has no access any more";
-            return Err(self.ended(&presented.grant, grant, reason).await?);
+            return Err(self.ended(&presented.grant, grant, GrantEnd::NoAccess, id).await?);
         };
         let access = RequestedAccess::parse(scope)?.narrowed(&access)?;
         let keys = self.keys(now).await?;
@@ -443,14 +425,6 @@ impl AuthorizationServer {
         Err(Error::new(Code::InvalidTarget, "`resource` is not the one that the person agreed to"))
     }
 
-    /// Ends `grant`, and returns the error of its client.
-    async fn ended(&self, id: &str, grant: &Grant, reason: &'static str) -> Result<Error, StoreError> {
-        self.grants.end(id).await?;
-        let client = protocol::sanitize::shown(&grant.client);
-        tracing::warn!(grant = id, client, reason, "a grant of the authorization server ended");
-        Ok(Error::new(Code::InvalidGrant, reason))
-    }
-
     /// The error for a code or token that no grant has made. A client whose registration is gone has to register again.
     async fn unknown_grant(&self, request: &TokenRequest, now: u64) -> Result<Error, Error> {
         if let Some(id) = request.client.id()?.filter(|id| registration::is_id(id)) {
@@ -475,8 +449,8 @@ impl AuthorizationServer {
         access.ok_or_else(|| refused("the person has no access to this view"))
     }
 
-    /// Whether `owner` has a grant that covers `request`, and the client does not want another question. An answer that a program on the machine receives is never
-    /// remembered: any program could ask for it (RFC 8252, section 8.6).
+    /// Whether `owner` has a grant that covers `request`, and the client does not want another question. An answer that a
+    /// program on the machine receives is never remembered: any program could ask for it (RFC 8252, section 8.6).
     async fn is_remembered(
         &self,
         owner: &Principal,
@@ -497,7 +471,7 @@ impl AuthorizationServer {
         }))
     }
 
-    async fn keys(&self, now: u64) -> Result<Arc<KeyRing>, Error> {
+    pub(crate) async fn keys(&self, now: u64) -> Result<Arc<KeyRing>, Error> {
         self.keys.at(now).await.map_err(|error| {
             tracing::error!(%error, "the authorization server refuses a request");
             Error::later("the keys of the authorization server cannot be read now", KEYS_RETRY)
@@ -505,7 +479,7 @@ impl AuthorizationServer {
     }
 
     /// The audiences that an assertion of a client may name.
-    fn audiences(&self) -> [&str; 2] {
+    pub(crate) fn audiences(&self) -> [&str; 2] {
         [&self.config.issuer, &self.token_endpoint]
     }
 }
@@ -547,3 +521,7 @@ mod document_flow_tests;
 #[cfg(test)]
 #[path = "token_check_tests.rs"]
 mod token_check_tests;
+
+#[cfg(test)]
+#[path = "grant_end_tests.rs"]
+mod grant_end_tests;

@@ -40,7 +40,7 @@ pub(super) fn refresh_form(client: &str, token: &TokenResponse) -> String {
 }
 
 pub(super) async fn token(site: &Site, form: &str) -> Result<TokenResponse, Error> {
-    site.server.token(form.as_bytes(), site.now).await
+    site.server.token(form.as_bytes(), RequestId::new(), site.now).await
 }
 
 /// A person with a client and its first tokens.
@@ -180,6 +180,8 @@ async fn request_that_breaks_a_rule_is_refused_with_the_code_of_the_rule() {
         ("code_challenge_method", "", "invalid_request"),
         ("resource", "https://other.example/mcp", "invalid_target"),
         ("resource", "https://gw.example/mcp/none", "invalid_target"),
+        ("prompt", "none", "interaction_required"),
+        ("prompt", "none consent", "invalid_request"),
         ("scope", "view:none", "invalid_scope"),
         ("scope", "view:files", "invalid_scope"),
         ("scope", "view:help view:other", "invalid_scope"),
@@ -346,10 +348,11 @@ async fn two_processes_with_one_folder_give_one_answer_to_a_refresh() {
     let consent = servers[1].authorize(&person, &query(client, CALLBACK, &[]), now).await.expect("a consent");
     let location = servers[1].approve(&person, &consent.request, now).await.expect("a code");
     let code = code_form(client, &parameter(&location, "code").expect("a code"), &[]);
-    let tokens = servers[0].token(code.as_bytes(), now).await.expect("tokens");
+    let tokens = servers[0].token(code.as_bytes(), RequestId::new(), now).await.expect("tokens");
     let form = refresh_form(client, &tokens);
     let later = now + Duration::from_mins(9);
-    let answers = join_all((0..200).map(|at| servers[at % 2].token(form.as_bytes(), later))).await;
+    let answers =
+        join_all((0..200).map(|at| servers[at % 2].token(form.as_bytes(), RequestId::new(), later))).await;
     let answers: HashSet<String> =
         answers.into_iter().map(|answer| answer.expect("tokens").json().to_string()).collect();
     assert_eq!(answers.len(), 1);
@@ -420,7 +423,7 @@ async fn revoked_token_ends_its_grant_and_an_unknown_one_is_no_error() {
         let text = if is_refresh { refresh } else { tokens.access_token.expose_secret() };
         let revoke = async |token: &str, client: &str| {
             let form = form(&[("token", token), ("client_id", client)]);
-            site.server.revoke(form.as_bytes(), site.now).await
+            site.server.revoke(form.as_bytes(), RequestId::new(), site.now).await
         };
         assert_eq!(revoke(text, &other).await.expect_err("foreign").code, Code::InvalidGrant);
         assert_eq!(revoke("", &client).await.expect_err("missing").code, Code::InvalidRequest);
@@ -439,10 +442,14 @@ async fn access_token_that_has_expired_ends_no_login() {
     let (mut site, _, client, tokens) = logged_in().await;
     let form = form(&[("token", tokens.access_token.expose_secret()), ("client_id", &client)]);
     site.wait(660);
-    assert_eq!(site.server.revoke(form.as_bytes(), site.now).await, Ok(()), "as one that is not known");
+    assert_eq!(
+        site.server.revoke(form.as_bytes(), RequestId::new(), site.now).await,
+        Ok(()),
+        "as one that is not known"
+    );
     assert_eq!(site.server.grants(None, site.now).await.expect("grants").len(), 1);
     site.now -= Duration::from_secs(1);
-    assert_eq!(site.server.revoke(form.as_bytes(), site.now).await, Ok(()));
+    assert_eq!(site.server.revoke(form.as_bytes(), RequestId::new(), site.now).await, Ok(()));
     assert!(site.server.grants(None, site.now).await.expect("grants").is_empty(), "clocks differ");
 }
 
@@ -485,7 +492,12 @@ async fn consent_is_remembered_for_a_web_site_and_never_for_a_program_on_the_mac
         token(&site, &code_form(&client, &code, &[("redirect_uri", uri)])).await.expect("tokens");
         assert_eq!(remembers(&ann, &[]).await, is_remembered, "{uri}");
         assert_eq!(remembers(&ann, &[("scope", "mcp:read")]).await, is_remembered, "{uri}");
-        assert!(!remembers(&ann, &[("prompt", "consent")]).await, "the client wants it");
+        for prompt in ["consent", "login", "select_account", "login consent", "other"] {
+            assert!(
+                !remembers(&ann, &[("prompt", prompt)]).await,
+                "the client wants the whole page: {prompt}"
+            );
+        }
         assert!(!remembers(&ann, &[("scope", "mcp:admin")]).await, "more than before");
         assert!(!remembers(&ann, &[("resource", "https://gw.example/mcp/files")]).await);
         assert!(!remembers(&bob, &[]).await, "another person");

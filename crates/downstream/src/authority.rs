@@ -62,6 +62,11 @@ impl Authority {
         Some(Self { host: Host::parse(host)?, port })
     }
 
+    /// Whether it has a name, and no address.
+    pub(super) fn has_name(&self) -> bool {
+        matches!(self.host, Host::Name(_))
+    }
+
     /// Whether it is a loopback host.
     pub fn is_loopback(&self) -> bool {
         self.host.is_loopback()

@@ -53,7 +53,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// Path of the MCP endpoint. A slash and the name of one server may follow it.
 const MCP: &str = "/mcp";
 
-/// The challenge for a token whose scopes do not allow the request (RFC 6750, section 3.1).
+/// The challenge for a token whose scopes do not allow the request, over MCP and REST (RFC 6750, section 3.1).
 const INSUFFICIENT_SCOPE: HeaderValue = HeaderValue::from_static("Bearer error=\"insufficient_scope\"");
 
 /// A request that passed the checks of `guard`.
@@ -168,16 +168,19 @@ impl ServiceParts {
         };
         let mut answer = answer.unwrap_or_else(|refusal| self.refused(refusal, &Line::of(&head), id));
         if answer.status() == StatusCode::FORBIDDEN {
-            self.ask_for_scope(&principal, &Line::of(&head), &mut answer);
+            let role = Role::needed_for(Action::Call);
+            self.ask_for_scope(&principal, role, &Line::of(&head), &mut answer);
         }
         reuse_header_map(answer, head.headers)
     }
 
-    /// Names the scopes that a client needs for calls, if its token does not have them and the person may grant them.
-    fn ask_for_scope(&self, principal: &Principal, line: &Line, answer: &mut Response) {
-        let needed =
-            Access { role: Role::needed_for(Action::Call), view: principal.view().map(ToString::to_string) };
-        if principal.may(Action::Call) || !self.guard.may_grant(principal, needed.role) {
+    /// Names the scopes that a client needs for what `role` may do, if its token does not have them and the person may grant
+    /// them.
+    fn ask_for_scope(&self, principal: &Principal, role: Role, line: &Line, answer: &mut Response) {
+        let needed = Access { role, view: principal.view().map(ToString::to_string) };
+        // A token that is bound to a view operates nothing.
+        let is_grantable = role < Role::Superuser || needed.view.is_none();
+        if principal.role() >= role || !is_grantable || !self.guard.may_grant(principal, role) {
             return;
         }
         answer.headers_mut().insert(WWW_AUTHENTICATE, INSUFFICIENT_SCOPE);
@@ -209,7 +212,12 @@ impl ServiceParts {
             }
         };
         let answer = until_revoked(principal.as_ref(), pin!(answer)).await;
-        answer.unwrap_or_else(|refusal| self.refused(refusal, &line, id))
+        let mut answer = answer.unwrap_or_else(|refusal| self.refused(refusal, &line, id));
+        // REST says with a refusal which role its action needs.
+        if let (Some(principal), Some(role)) = (&principal, answer.extensions().get().copied()) {
+            self.ask_for_scope(principal, role, &line, &mut answer);
+        }
+        answer
     }
 
     async fn routed(&self, request: Admitted) -> Response {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants: one renewal runs at a time, also among processes that share the vault. It continues when its caller leaves:
-//! a rotated refresh token works once (RFC 9700, section 4.14.2). A failure that time can cure keeps the token, and the next
+//! a rotated refresh token works once (RFC 9700, section 4.14.2). A renewal is saved only in the place of the login that it renews. A failure that time can cure keeps the token, and the next
 //! renewal waits. While a login is required, no request is sent. A request is repeated at most once, with another token.
 //!
 //! Not here: how a person logs in (`logins`), the requests themselves (`token`).
@@ -340,27 +340,53 @@ impl Account {
         self.check_pause()?;
         match self.shared.renewed(held.as_deref(), &self.missing_scopes()).await {
             Ok(login) => {
-                let held = self.received(login).await?;
-                Ok(self.adopt(held))
+                let is_of_saved = !self.is_machine() && held.is_some_and(|held| held.is_saved);
+                let received = if is_of_saved {
+                    self.renewed_in_place(login).await?
+                } else {
+                    Some(self.received(login).await?)
+                };
+                let gone = || self.end_login("the login was removed");
+                received.map(|held| self.adopt(held)).ok_or_else(gone)
             }
             Err(Error::LoginRequired { reason }) => {
                 if let Err(error) = self.shared.shelf.remove_login(self.principal.as_deref()).await {
                     tracing::error!(server = %self.shared.shelf.server, %error, "a login could not be removed");
                 }
-                self.before.store(self.held.swap(None));
-                self.shared.changed();
-                Err(self.require(&reason))
+                Err(self.end_login(&reason))
             }
             Err(error) => Err(self.wait_after(error)),
         }
     }
 
-    /// Saves a login that the authorization server gave just now.
-    async fn received(&self, login: SavedLogin) -> Result<ActiveLogin, Error> {
-        let mut held = ActiveLogin::received(login)?;
+    /// Ends the login in memory, because of `reason`.
+    fn end_login(&self, reason: &str) -> Error {
+        self.before.store(self.held.swap(None));
+        self.shared.changed();
+        self.require(reason)
+    }
+
+    /// Saves the renewal of a login that the vault has. `None` if somebody removed that meanwhile: a command of the operator
+    /// revoked the key of the principal, or another process logged out.
+    async fn renewed_in_place(&self, login: SavedLogin) -> Result<Option<ActiveLogin>, Error> {
+        let mut held = self.accepted(login)?;
+        let saved = self.shared.shelf.replace_login(self.principal.as_deref(), &held.login).await;
+        Ok(saved.map(|is_saved| {
+            held.is_saved = is_saved;
+            held
+        }))
+    }
+
+    fn accepted(&self, login: SavedLogin) -> Result<ActiveLogin, Error> {
         if self.has_ended.load(Ordering::Relaxed) {
             return Err(self.require("the credential of the principal changed"));
         }
+        ActiveLogin::received(login)
+    }
+
+    /// Saves a login that the authorization server gave just now.
+    async fn received(&self, login: SavedLogin) -> Result<ActiveLogin, Error> {
+        let mut held = self.accepted(login)?;
         held.is_saved = self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
         Ok(held)
     }

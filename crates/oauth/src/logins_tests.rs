@@ -332,6 +332,33 @@ async fn a_login_rests_sealed_in_the_vault_and_its_deletion_is_complete() {
     assert_eq!(requests(&fake, "POST /register"), 1);
 }
 
+/// The command `key revoke` removes the login in another process, a moment before this one hears of it.
+#[tokio::test]
+async fn renewal_does_not_bring_a_removed_login_back() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let own_logins = || Settings { per: Per::Principal, ..settings() };
+    let logins = logins_with(&fake, own_logins(), Some(open()));
+    let (alice, command) = (alice(), open());
+    for is_removed in [false, true] {
+        let account = logins.account(Some(&alice));
+        account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
+        if is_removed {
+            command.remove_all_of_blocking(&alice).expect("removed");
+        }
+        let renewed = account.header().await;
+        assert_eq!(renewed.is_ok(), !is_removed, "{renewed:?}");
+        let later = logins_with(&fake, own_logins(), Some(open()));
+        let state = later.account(Some(&alice)).held().map(|held| held.header.clone());
+        assert_eq!(state.is_some(), !is_removed, "the vault has a login again");
+    }
+    let again = logins.account(Some(&alice)).header().await;
+    assert!(matches!(again, Err(Error::LoginRequired { .. })), "{again:?}");
+    log_in(&logins, &alice).await.expect("a new login is saved");
+    assert!(logins_with(&fake, own_logins(), Some(open())).account(Some(&alice)).held().is_some());
+}
+
 #[tokio::test]
 async fn each_principal_has_a_login_of_its_own_where_that_is_configured() {
     let fake = Fake::start();

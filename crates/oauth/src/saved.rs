@@ -8,6 +8,7 @@
 //! Not here: sealing and files (`auth::vault`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use auth::vault::{Entry, EntryKind, Lease, Vault};
@@ -70,6 +71,21 @@ impl LoginStore {
     /// Saves `login`. Returns whether other processes can read it.
     pub(crate) async fn save_login(&self, principal: Option<&str>, login: &SavedLogin) -> bool {
         self.write(&self.token_entry(principal), login).await
+    }
+
+    /// Saves `login` in the place of the one that it renews. Returns whether other processes can read it; `None` if the one
+    /// before is not there any more, so that nothing was saved.
+    pub(crate) async fn replace_login(&self, principal: Option<&str>, login: &SavedLogin) -> Option<bool> {
+        let Some(vault) = &self.vault else { return Some(false) };
+        let Ok(text) = serde_json::to_vec(login).map(Zeroizing::new) else { return Some(false) };
+        let is_there = Arc::new(AtomicBool::new(true));
+        let found = Arc::clone(&is_there);
+        let replace = move |before: Option<&[u8]>| {
+            found.store(before.is_some(), Ordering::Relaxed);
+            before.map(|_| text)
+        };
+        let is_saved = self.is_saved(&vault.update(&self.token_entry(principal), replace).await);
+        is_there.load(Ordering::Relaxed).then_some(is_saved)
     }
 
     /// Waits until no other process renews the login of `principal`. `None` where no other process can read it.
@@ -162,8 +178,12 @@ impl LoginStore {
     async fn write<T: Serialize + Sync>(&self, entry: &Entry, value: &T) -> bool {
         let Some(vault) = &self.vault else { return false };
         let Ok(text) = serde_json::to_vec(value).map(Zeroizing::new) else { return false };
-        let written = vault.put(entry, &text).await;
-        if let Err(error) = &written {
+        self.is_saved(&vault.put(entry, &text).await)
+    }
+
+    /// Whether `written` is a success. A failure is logged.
+    fn is_saved(&self, written: &Result<(), auth::vault::Error>) -> bool {
+        if let Err(error) = written {
             tracing::error!(server = %self.server, %error, "a login could not be saved and ends with this process");
         }
         written.is_ok()

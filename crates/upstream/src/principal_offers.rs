@@ -217,7 +217,7 @@ fn address(offer: &Raw) -> usize {
 impl Upstream {
     /// The login of `principal`, if each principal has a credential of its own. With secrets in headers they are a part of
     /// the account.
-    pub(super) fn login_of<'a>(&self, principal: Option<&'a Arc<str>>) -> Option<LoggedIn<'a>> {
+    pub(super) async fn login_of<'a>(&self, principal: Option<&'a Arc<str>>) -> Option<LoggedIn<'a>> {
         let principal = principal.filter(|_| self.config.is_per_principal())?;
         let logins = self.logins().filter(|logins| logins.is_per_principal());
         let mut login = match logins {
@@ -225,7 +225,7 @@ impl Upstream {
             None => LoggedIn { principal, account: None },
         };
         if let Some(secrets) = &self.principal_secrets {
-            let version = secrets.version_of(principal)?;
+            let version = secrets.version_of(principal).await?;
             login.account = Some(format!("{} {version}", login.account.unwrap_or_default()));
         }
         Some(login)
@@ -233,20 +233,20 @@ impl Upstream {
 
     /// Records what it offers to `principal`, which had the login `before` that was read. Another account that logged in
     /// meanwhile must not see it.
-    pub(super) fn learn_offer_to(
+    pub(super) async fn learn_offer_to(
         &self,
         principal: Option<&Arc<str>>,
         before: Option<&LoggedIn<'_>>,
         offer: &Offer,
     ) {
-        if let Some(login) = self.login_of(principal).filter(|login| Some(login) == before) {
+        if let Some(login) = self.login_of(principal).await.filter(|login| Some(login) == before) {
             self.principal_offers.learn(&login, &self.config.name, offer);
         }
     }
 
     /// Returns what it offered to `principal` last, if that is still logged in.
-    pub(super) fn last_offer_to(&self, principal: Option<&Arc<str>>) -> Option<Raw> {
-        self.principal_offers.of(&self.login_of(principal)?)
+    pub(super) async fn last_offer_to(&self, principal: Option<&Arc<str>>) -> Option<Raw> {
+        self.principal_offers.of(&self.login_of(principal).await?)
     }
 
     /// Forgets what it offered to `principal`, and ends the connections that use its credential.

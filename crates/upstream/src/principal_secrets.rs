@@ -193,8 +193,8 @@ impl PrincipalSecrets {
     }
 
     /// A text that differs after each change of a secret of `principal`; `None` if it lacks one.
-    pub(crate) fn version_of(&self, principal: &Arc<str>) -> Option<String> {
-        self.version(self.vault.as_ref()?, principal).ok()
+    pub(crate) async fn version_of(self: &Arc<Self>, principal: &Arc<str>) -> Option<String> {
+        self.reading(self.vault.as_ref()?, principal, Self::version).await.ok()
     }
 
     /// All values in use, which are redacted from texts of the server.

@@ -281,7 +281,7 @@ impl PrivateClientTask {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
         let principal = self.call.principal.clone();
-        let login = upstream.login_of(principal.as_ref());
+        let login = upstream.login_of(principal.as_ref()).await;
         let deadline = Instant::now() + super::first_attempt_limit(&upstream.config);
         let (early, mut tools) = mpsc::channel(1);
         let discovery = upstream.discovery(deadline, early);
@@ -302,7 +302,7 @@ impl PrivateClientTask {
             self.upstream.note_sign(StateSign::ListChangedByCall);
         }
         self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(offer.bytes) };
-        self.upstream.learn_offer_to(principal.as_ref(), login.as_ref(), &offer);
+        self.upstream.learn_offer_to(principal.as_ref(), login.as_ref(), &offer).await;
         self.offer = Some(Arc::clone(&offer));
         self.offer(offer, ListSource::Connection).await;
         Ok(())

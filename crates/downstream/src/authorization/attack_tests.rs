@@ -96,20 +96,38 @@ async fn error_leads_to_a_client_that_anybody_registered_only_after_a_click_or_a
 }
 
 #[tokio::test]
-async fn remembered_grant_is_answered_to_a_page_and_not_to_an_image_or_a_prefetch() {
+async fn link_to_a_remembered_client_gives_no_code_without_a_click() {
     let site = Site::new().await;
     site.tokens("mcp:call").await;
     let (link, mut browser) = (authorize(CONFIGURED, CALLBACK, &[]), site.alice().await);
-    for (headers, is_answered) in [
-        (&[][..], true),
-        (&[("sec-fetch-dest", "document")], true),
-        (&[("sec-fetch-dest", "image")], false),
-        (&[("sec-fetch-dest", "empty")], false),
-        (&[("sec-fetch-dest", "document"), ("sec-purpose", "prefetch")], false),
+    for headers in [
+        &[][..],
+        &[("sec-fetch-dest", "document")],
+        &[("sec-fetch-dest", "image")],
+        &[("sec-fetch-dest", "document"), ("sec-purpose", "prefetch")],
     ] {
-        let answer = browser.send(Method::GET, &link, headers, String::new()).await;
-        assert_eq!(answer.status == StatusCode::SEE_OTHER, is_answered, "{headers:?}: {}", answer.text);
+        let page = browser.send(Method::GET, &link, headers, String::new()).await;
+        assert_eq!(page.heading(), (200, "Continue to claude.ai?"), "{headers:?}");
+        assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
+        assert_eq!((page.header("x-frame-options"), page.header("cache-control")), ("DENY", "no-store"));
     }
+    let grants = async || site.server.grants(None, SystemTime::now()).await.expect("grants").len();
+    assert_eq!(grants().await, 1);
+    // The form counts in the session that was asked, and with its token.
+    let page = browser.get(&link).await;
+    let mut mallory = site.browser();
+    site.sign_in(&mut mallory, "/oauth/sign-in", &site.keys[1]).await;
+    let theirs = mallory.get("/oauth/sign-in").await;
+    let (own, request) = (page.field("csrf"), page.field("request"));
+    for (who, csrf) in [(&mut mallory, &theirs.field("csrf")), (&mut browser, &String::new())] {
+        let fields = [("csrf", csrf.as_str()), ("request", &request), ("decision", "allow")];
+        let refused = who.post("/oauth/authorize", &fields).await;
+        assert!(refused.status.is_client_error() && refused.location().is_empty(), "{}", refused.text);
+    }
+    assert_eq!(grants().await, 1);
+    let fields = [("csrf", own.as_str()), ("request", &request), ("decision", "allow")];
+    let done = browser.post("/oauth/authorize", &fields).await;
+    assert!(done.location().starts_with(&format!("{CALLBACK}?code=")), "{}", done.text);
 }
 
 #[tokio::test]
@@ -389,12 +407,14 @@ async fn log_has_each_decision_and_no_secret() {
     let actions: Vec<_> = audit.iter().map(|line| (text(line, "action"), text(line, "principal"))).collect();
     let expected = [
         ("register_client", "anonymous"),
+        ("sign_in", "key:alice"),
         ("deny_grant", "key:alice"),
         ("grant", "key:alice"),
         ("remove_client", "anonymous"),
     ];
     assert_eq!(actions, expected);
-    assert!(audit.iter().all(|line| line["client"] == *id && line["outcome"] == "done"), "{audit:?}");
+    let is_of_client = |line: &Value| line["client"] == *id || line["action"] == "sign_in";
+    assert!(audit.iter().all(|line| is_of_client(line) && line["outcome"] == "done"), "{audit:?}");
     assert!(
         log.contains("\"code\":\"invalid_grant\"") && log.contains("\"code\":\"invalid_client\""),
         "{log}"

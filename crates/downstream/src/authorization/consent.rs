@@ -1,6 +1,7 @@
 //! `/oauth/authorize`: asks a person whether a client gets access, and leads the browser back to the client.
 //!
-//! Invariants: a client is looked up only for a visitor with a session. The browser is redirected only to the redirect
+//! Invariants: no code is given before a person clicks, also if the consent is remembered, because anybody may have begun the
+//! request and sent its link around. A client is looked up only for a visitor with a session. The browser is redirected only to the redirect
 //! URI of a client that is known. An error leads there only if the operator vouches for the client, or the person has decided
 //! about it. Every other error is shown on a page. Agreement counts only in the session that was asked,
 //! within ten minutes: the form has the CSRF token of the session, and the request sealed for it. Repeating the form gives the
@@ -15,7 +16,7 @@ use std::time::SystemTime;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::{Endpoints, answer, messages};
 use crate::browser::html::{HtmlForm, Page, see_other};
@@ -59,18 +60,8 @@ pub(super) async fn show(
         Ok(consent) => consent,
         Err(error) => return refused(error, &session, &visit, cookie),
     };
-    if consent.is_remembered && is_navigation(&visit.headers) {
-        return approve(&endpoints, &session, &visit, &consent.request).await;
-    }
     let page = page(pages, &session, &consent, query)?;
     Ok(page.cookie(cookie).into_response())
-}
-
-/// Whether a person may see the answer: a browser says that it opens a page, and not an image or a guess of what comes next.
-/// Older browsers say neither.
-fn is_navigation(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-dest").is_none_or(|into| into == "document")
-        && !headers.contains_key("sec-purpose")
 }
 
 /// Takes the decision of the person.
@@ -156,17 +147,29 @@ const fn code(error: &AuthorizationError) -> Code {
     error.error().code
 }
 
-/// The consent page.
+/// The page that asks the person: in short, if this was allowed before.
 fn page(pages: &Pages, session: &BrowserSession, consent: &Consent, query: String) -> Result<Page, Page> {
     let sealed = sealed::seal(&pages.logins.links, session, &consent.request, SystemTime::now());
     if sealed.len() > MAX_FORM - OTHER_FIELDS {
         return Err(messages::too_long());
     }
-    let form = HtmlForm::to("authorize")
-        .hidden("csrf", session.csrf())
-        .hidden("request", &sealed)
-        .choice(DECISION, ALLOW, "Allow")
-        .choice(DECISION, DENY, "Deny");
+    let form = HtmlForm::to("authorize").hidden("csrf", session.csrf()).hidden("request", &sealed);
+    let page = if consent.is_remembered {
+        remembered(consent, session, form)
+    } else {
+        asking(consent, session, form)
+    };
+    let page = page.leading_to(&form_target(&consent.receiver));
+    if !pages.asks_for_credentials() {
+        return Ok(page);
+    }
+    let sign_out = HtmlForm::to("sign-out").hidden("csrf", session.csrf());
+    let sign_out = Destination::Authorization(query).carried_in(sign_out, pages);
+    Ok(page.form(sign_out.button("Not you? Sign out")))
+}
+
+/// The page of a client that the person has not allowed as much before.
+fn asking(consent: &Consent, session: &BrowserSession, form: HtmlForm) -> Page {
     let mut page = Page::new(StatusCode::OK, "Allow a client to use this gateway?").facts(&[
         ("Name, chosen by the client", consent.client_name.as_deref().unwrap_or("none")),
         ("Vouched for by", &vouching(consent)),
@@ -175,24 +178,30 @@ fn page(pages: &Pages, session: &BrowserSession, consent: &Consent, query: Strin
     for warning in warnings(consent) {
         page = page.warning(&warning);
     }
-    let role = consent.access.role;
-    let page = page
+    page.facts(&[
+        ("You", session.principal().shown()),
+        ("It may", permission(consent.access.role)),
+        ("View", consent.access.view.as_deref().unwrap_or("all that you may use")),
+        ("Scopes", &consent.access.scope()),
+        ("At", &consent.resource),
+    ])
+    .text("If you did not ask for this, deny it. You or an operator can end the access at any time.")
+    .form(form.choice(DECISION, ALLOW, "Allow").choice(DECISION, DENY, "Deny"))
+}
+
+/// The page of a client that the person allowed as much before.
+fn remembered(consent: &Consent, session: &BrowserSession, form: HtmlForm) -> Page {
+    Page::new(StatusCode::OK, &format!("Continue to {}?", receiver(&consent.receiver)))
         .facts(&[
+            ("Name, chosen by the client", consent.client_name.as_deref().unwrap_or("none")),
+            ("Vouched for by", &vouching(consent)),
             ("You", session.principal().shown()),
-            ("It may", permission(role)),
-            ("View", consent.access.view.as_deref().unwrap_or("all that you may use")),
-            ("Scopes", &consent.access.scope()),
-            ("At", &consent.resource),
+            ("It may, as before", permission(consent.access.role)),
         ])
-        .text("If you did not ask for this, deny it. You or an operator can end the access at any time.")
-        .form(form)
-        .leading_to(&form_target(&consent.receiver));
-    if !pages.asks_for_credentials() {
-        return Ok(page);
-    }
-    let sign_out = HtmlForm::to("sign-out").hidden("csrf", session.csrf());
-    let sign_out = Destination::Authorization(query).carried_in(sign_out, pages);
-    Ok(page.form(sign_out.button("Not you? Sign out")))
+        .text(
+            "Continue only if you have just started a login there. If somebody sent you this link, deny it.",
+        )
+        .form(form.choice(DECISION, ALLOW, "Continue").choice(DECISION, DENY, "Deny"))
 }
 
 fn vouching(consent: &Consent) -> String {

@@ -71,20 +71,43 @@ async fn client_gets_tokens_after_sign_in_and_consent_until_it_revokes_them() {
 }
 
 #[tokio::test]
-async fn remembered_consent_leads_back_at_once_also_after_the_sign_in() {
+async fn remembered_consent_needs_one_click_and_prompt_chooses_the_page() {
     let site = Site::new().await;
     site.tokens("mcp:call").await;
     let link = authorize(CONFIGURED, CALLBACK, &[]);
-    let answer = site.alice().await.get(&link).await;
-    assert!(answer.location().starts_with(&format!("{CALLBACK}?code=")), "{}", answer.text);
-    // A browser applies the policy of the sign-in form to the redirect that follows.
+    // Also after a sign-in. A browser applies the policy of the sign-in form to an error that follows.
     let mut browser = site.browser();
     let policy = browser.get(&link).await.header("content-security-policy").to_owned();
     assert!(policy.contains("form-action 'self' https:;"), "{policy}");
     let back = site.sign_in(&mut browser, &link, &site.keys[0]).await;
-    assert!(browser.get(&back).await.location().starts_with(CALLBACK));
-    let page = site.alice().await.get(&authorize(CONFIGURED, CALLBACK, &[("prompt", "consent")])).await;
-    assert_eq!(page.heading(), (200, "Allow a client to use this gateway?"));
+    let page = browser.get(&back).await;
+    assert_eq!(page.heading(), (200, "Continue to claude.ai?"));
+    for fact in ["Configured", "key:alice", ">Continue</button>", ">Deny</button>", "Not you? Sign out"] {
+        assert!(page.text.contains(fact), "{fact}: {}", page.text);
+    }
+    let denied = decide(&mut browser, &page, "deny").await;
+    assert_eq!(parameter(denied.location(), "error"), "access_denied");
+    let answer = decide(&mut browser, &page, "allow").await;
+    assert!(answer.location().starts_with(&format!("{CALLBACK}?code=")), "{}", answer.text);
+    for prompt in ["consent", "login", "select_account", "login consent", "unknown"] {
+        let page = browser.get(&authorize(CONFIGURED, CALLBACK, &[("prompt", prompt)])).await;
+        assert_eq!(page.heading(), (200, "Allow a client to use this gateway?"), "{prompt}");
+    }
+    for (prompt, error) in [("none", "interaction_required"), ("none login", "invalid_request")] {
+        let answer = browser.get(&authorize(CONFIGURED, CALLBACK, &[("prompt", prompt)])).await;
+        assert_eq!(parameter(answer.location(), "error"), error, "{}", answer.text);
+        assert!(!answer.location().contains("code="));
+        // A client of which nobody has heard leads nobody away at once.
+        let client = site.register("Claude", CALLBACK).await;
+        let page = browser.get(&authorize(text(&client, "client_id"), CALLBACK, &[("prompt", prompt)])).await;
+        assert_eq!(page.heading(), (400, "The client gets no access"));
+    }
+    let stranger = site.browser().get(&authorize(CONFIGURED, CALLBACK, &[("prompt", "none")])).await;
+    assert_eq!(
+        stranger.heading(),
+        (200, "Sign in to let a client in"),
+        "no client is looked up for a stranger"
+    );
 }
 
 #[tokio::test]
@@ -144,11 +167,13 @@ async fn page_warns_of_clients_and_receivers_that_nobody_vouches_for() {
         assert!(answer.location().starts_with(&format!("{requested}?code=")), "{}", answer.location());
         redeem_at(&site, text(&client, "client_id"), &answer).await;
         let again = browser.get(&authorize(text(&client, "client_id"), requested, &[])).await;
-        assert_eq!(
-            again.status == StatusCode::OK,
-            requested != CALLBACK,
-            "only the answer to a site is remembered"
-        );
+        let heading = if requested == CALLBACK {
+            "Continue to claude.ai?"
+        } else {
+            "Allow a client to use this gateway?"
+        };
+        assert_eq!(again.heading(), (200, heading), "only the answer to a site is remembered");
+        assert_eq!(again.text.contains("class=\"alert\""), requested != CALLBACK, "{uri}");
     }
 }
 

@@ -5,7 +5,7 @@
 //! client ── code ──▶ /oauth/token ──▶ access token, refresh token
 //! ```
 //!
-//! Invariants: a client gets a code only for a person with a browser session, who was asked in this session or remembered.
+//! Invariants: a client gets a code only for a person with a browser session, who clicked on a page of this session.
 //! Clients send no cookie, so a page of any origin may be one (CORS); the consent page is for people, and for no other site.
 //! Nothing that a form or a link names is redirected to, except the redirect URI of a client that is known. No log line has a
 //! code, a token or a text that a stranger chose.

@@ -25,7 +25,7 @@ pub(super) async fn token(
     request: Request,
 ) -> Result<Response, Response> {
     let request = form(&endpoints, request).await?;
-    let tokens = endpoints.server.token(&request.body, SystemTime::now()).await;
+    let tokens = endpoints.server.token(&request.body, request.id, SystemTime::now()).await;
     let tokens = tokens.map_err(|error| refused(&error, &request))?;
     Ok(answer::json(StatusCode::OK, tokens.json().as_bytes().to_vec()))
 }
@@ -36,7 +36,7 @@ pub(super) async fn revoke(
     request: Request,
 ) -> Result<Response, Response> {
     let request = form(&endpoints, request).await?;
-    let revoked = endpoints.server.revoke(&request.body, SystemTime::now()).await;
+    let revoked = endpoints.server.revoke(&request.body, request.id, SystemTime::now()).await;
     revoked.map_err(|error| refused(&error, &request))?;
     Ok(answer::json(StatusCode::OK, "{}"))
 }

@@ -5,7 +5,7 @@
 //!
 //! Not here: the server (`authorization`), its endpoints and pages.
 
-use authorization::{Client, ClientAuthentication, ClientMetadata, ClientSource, RedirectUri};
+use authorization::{Client, ClientAuthentication, ClientMetadata, ClientSource, RedirectUri, client_host};
 use oauth::ProviderSettings;
 use runtime::redis_link::{Address, read_address};
 use url::{Host, Url};
@@ -32,7 +32,7 @@ settings! {
         /// `redis://:${REDIS_PASSWORD}@redis:6379`; written as [`cache.url`](../configuration.md#cache). It needs `vault_key`
         pub redis_url: Option<Address> => "none: in `state_dir`", with read_address;
         /// hosts of clients whose documents are trusted: the page does not warn of them, and they may be at a private
-        /// address
+        /// address. A host means its port 443, and `HOST:PORT` another one
         pub trusted_hosts: Vec<String>, with read_hosts;
         /// [clients that you register](#clients-of-the-file) yourself
         pub clients: Vec<Client>, with read_clients;
@@ -121,13 +121,20 @@ fn issuer(url: &str) -> Result<(), String> {
     if normal == url { Ok(()) } else { Err(format!("is usually written `{normal}`")) }
 }
 
+/// Reads hosts in the form that [`authorization::client_host`] has. An address is none, as the id of a client has a name.
 fn read_hosts(setting: &Setting<'_>) -> Option<Vec<String>> {
-    let parse = |text: &str| match Host::parse(text) {
-        Ok(Host::Domain(name)) if name == text.to_ascii_lowercase() => Some(name),
-        _ => None,
+    let read = |item: &Setting<'_>| {
+        let text = item.text()?;
+        let named = Authority::parse(text).filter(Authority::has_name);
+        // The port of HTTPS is not written in such a URL.
+        let named = named.and_then(|authority| client_host(&format!("https://{authority}/")));
+        if named.is_none() {
+            let hint = "write app.example.org, or app.example.org:8443 for another port than 443";
+            item.problem(format!("{} is not the name of a host", item.quoted()), Some(hint.to_owned()));
+        }
+        named
     };
-    let expected = "the name of a host, such as app.example.org";
-    Some(setting.list()?.iter().filter_map(|item| item.parsed(expected, parse)).collect())
+    Some(setting.list()?.iter().filter_map(read).collect())
 }
 
 fn read_clients(setting: &Setting<'_>) -> Option<Vec<Client>> {
@@ -248,7 +255,7 @@ mod tests {
     #[test]
     fn clients_and_hosts_of_the_file_are_read() {
         let own = json!({
-            "keys": true, "registration": false, "trusted_hosts": ["app.example"],
+            "keys": true, "registration": false, "trusted_hosts": ["App.example", "b.example:8443", "c.example:443"],
             "clients": [
                 {"id": "app", "redirect_uris": ["https://app.example/cb", "http://127.0.0.1/cb"]},
                 {"id": "signs", "name": "Signs", "redirect_uris": ["https://b.example/cb"], "jwks_uri": "https://b.example/keys"},
@@ -257,7 +264,11 @@ mod tests {
         let (config, problems) = read(server(), own);
         assert_eq!(problems, [""; 0]);
         let own = config.authorization_server.expect("it is on").server("https://gw.example/tools".into());
-        assert!(!own.registers && own.trusted_hosts == ["app.example"] && own.clients.len() == 2);
+        assert!(
+            !own.registers
+                && own.trusted_hosts == ["app.example", "b.example:8443", "c.example"]
+                && own.clients.len() == 2
+        );
         let methods: Vec<_> =
             own.clients.iter().map(|client| client.metadata.authentication.method()).collect();
         assert_eq!(methods, ["none", "private_key_jwt"]);
@@ -266,7 +277,7 @@ mod tests {
             "an empty section turns it on"
         );
         let bad = json!({
-            "keys": true, "trusted_hosts": ["https://app.example", "10.0.0.1"], "registrations": true,
+            "keys": true, "trusted_hosts": ["https://app.example", "10.0.0.1", "*.example", "a.example:0", "a.example:x", "a.example/b", "[::1]:1", "b\u{fc}cher.example", ""], "registrations": true,
             "clients": [
                 {"id": "a b", "redirect_uris": ["http://app.example/cb"]},
                 {"id": "c", "redirect_uris": []},
@@ -277,8 +288,15 @@ mod tests {
         });
         let problems = read(server(), bad).1;
         for expected in [
-            "trusted_hosts[0]: `https://app.example` is not the name of a host",
-            "trusted_hosts[1]: ",
+            "trusted_hosts[0]: `https://app.example` is not the name of a host (hint: write app.example.org, or ",
+            "trusted_hosts[1]: `10.0.0.1` is not",
+            "trusted_hosts[2]: `*.example` is not",
+            "trusted_hosts[3]: `a.example:0` is not",
+            "trusted_hosts[4]: `a.example:x` is not",
+            "trusted_hosts[5]: `a.example/b` is not",
+            "trusted_hosts[6]: `[::1]:1` is not",
+            "trusted_hosts[7]: ",
+            "trusted_hosts[8]: ",
             "registrations: unknown key (hint: did you mean `registration`?)",
             "clients[0].id: `a b` is not 1 to 256",
             "clients[0].redirect_uris[0]: a redirect URI has to begin with https://",

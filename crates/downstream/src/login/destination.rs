@@ -77,8 +77,8 @@ impl Destination {
         }
     }
 
-    /// Returns the source of `form-action` of a form that leads there, if it may lead further. A client that is remembered
-    /// gets its answer at once, and browsers apply the policy of a form to each redirect.
+    /// Returns the source of `form-action` of a form that leads there, if it may lead further. A client may get an error at
+    /// once, and browsers apply the policy of a form to each redirect.
     pub(super) fn form_target(&self) -> Option<String> {
         let Self::Authorization(query) = self else { return None };
         let mut fields = form_urlencoded::parse(query.as_bytes());

@@ -9,7 +9,8 @@
 //! Invariants: an answer is used in the browser that began the login, and once. A cookie of that browser is bound into
 //! `state`, so a link that somebody else made or forwards signs nobody in (login CSRF). Nothing is asked of the login
 //! service for a visitor who has not sent a form of this gateway, and only a few requests run at a time. The words of
-//! the service are in the log and not on the page, because any visitor can see the page.
+//! the service are in the log and not on the page, because any visitor can see the page. Each login that comes back has an
+//! audit line.
 //!
 //! Source: RFC 6749, section 10.12; RFC 9207; RFC 9700, sections 2.1 and 4.7; `OpenID` Connect Core 1.0, section 3.1.2.
 
@@ -27,7 +28,9 @@ use super::{messages, sign_in};
 use crate::browser::cookie::SameSite;
 use crate::browser::html::{Page, see_other};
 use crate::browser::sessions::random;
+use auth::Principal;
 use oauth::{AuthorizationResponse, Error, SignInError};
+use runtime::telemetry::audit;
 use runtime::telemetry::pace;
 
 /// The path to which the login service sends the browser back.
@@ -71,11 +74,32 @@ pub(super) async fn finish(pages: &Pages, visit: Visit) -> Result<Response, Page
     };
     match people.provider.finish(&state.started, &response(&visit)).await {
         Ok(principal) => {
-            tracing::info!(request_id = %visit.id, principal = %principal.id(), "a person signed in at the login service");
+            let recorded =
+                sign_in::record_sign_in(principal.id(), principal.role().as_str(), audit::DONE, &visit);
+            recorded.map_err(|_| messages::busy())?;
             let new = pages.sessions.begin(principal);
             Ok(destination.redirect(sign_in::signed_in(pages, &visit, &new)))
         }
-        Err(error) => Err(failed(pages, people, &visit, destination, &error)),
+        Err(error) => {
+            let principal = match &error {
+                SignInError::NotAllowed { principal, .. } => principal.as_deref(),
+                SignInError::Service(_) => None,
+            };
+            let principal = principal.unwrap_or(Principal::ANONYMOUS);
+            let recorded = sign_in::record_sign_in(principal, "none", outcome(&error), &visit);
+            recorded.map_err(|_| messages::busy())?;
+            Err(failed(pages, people, &visit, destination, &error))
+        }
+    }
+}
+
+/// The word for `error` in the audit log and in the log.
+const fn outcome(error: &SignInError) -> &'static str {
+    match error {
+        SignInError::NotAllowed { .. } => "sign_in_not_allowed",
+        SignInError::Service(Error::LoginRequired { .. }) => "sign_in_declined",
+        SignInError::Service(Error::Later { .. }) => "login_service_unavailable",
+        SignInError::Service(_) => "sign_in_failed",
     }
 }
 
@@ -117,18 +141,15 @@ fn failed(
     error: &SignInError,
 ) -> Page {
     let host = people.provider.host();
-    let (code, page) = match error {
-        SignInError::NotAllowed { account, reason } => {
-            ("sign_in_not_allowed", messages::not_let_in(host, account, reason))
-        }
-        SignInError::Service(Error::LoginRequired { .. }) => {
-            ("sign_in_declined", messages::sign_in_declined(host))
-        }
+    let page = match error {
+        SignInError::NotAllowed { account, reason, .. } => messages::not_let_in(host, account, reason),
+        SignInError::Service(Error::LoginRequired { .. }) => messages::sign_in_declined(host),
         SignInError::Service(Error::Later { retry_after, .. }) => {
-            ("login_service_unavailable", messages::login_service_unavailable(host, *retry_after))
+            messages::login_service_unavailable(host, *retry_after)
         }
-        SignInError::Service(_) => ("sign_in_failed", messages::sign_in_failed(host, &visit.id.to_string())),
+        SignInError::Service(_) => messages::sign_in_failed(host, &visit.id.to_string()),
     };
+    let code = outcome(error);
     // Any visitor can cause this line, so it is rate-limited.
     if let Some(suppressed) = pace::refusal(code) {
         let suppressed = (suppressed > 0).then_some(suppressed);

@@ -1,7 +1,8 @@
 //! `/oauth/sign-in` and `/oauth/sign-out`: begins and ends the session of a browser.
 //!
 //! Invariants: the credential goes through the same check as the one of a request, with its limits for wrong keys. The
-//! form has a token that a cookie repeats, so another site cannot sign a visitor in as somebody else. After the sign-in
+//! form has a token that a cookie repeats, so another site cannot sign a visitor in as somebody else. A sign-in has an audit
+//! line; a bad credential, which belongs to no principal, has a line of the log. After the sign-in
 //! the visitor comes to the page where it began (`destination`).
 
 use axum::response::{IntoResponse, Response};
@@ -17,6 +18,7 @@ use crate::browser::html::{HtmlForm, Page};
 use crate::browser::sessions::{NewSession, random};
 use crate::refusal::Refusal;
 use auth::Denied;
+use runtime::telemetry::audit::{self, Actor, Full};
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, pace};
 
@@ -75,7 +77,26 @@ pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> 
             return Ok(with_form(refused(denied, &visit), pages, &visit, &destination).into_response());
         }
     };
+    let principal = new.session.principal();
+    if record_sign_in(principal.id(), principal.role().as_str(), audit::DONE, &visit).is_err() {
+        pages.sessions.end(&new.session);
+        return Err(messages::busy());
+    }
     Ok(destination.redirect(signed_in(pages, &visit, &new)))
+}
+
+/// Writes the audit line of a sign-in of `principal`.
+pub(super) fn record_sign_in(
+    principal: &str,
+    role: &'static str,
+    outcome: &'static str,
+    visit: &Visit,
+) -> Result<(), Full> {
+    let record = audit::operation(Actor { principal, role, request: Some(visit.id) }, "sign_in", None)?;
+    if let Some(record) = record {
+        record.ended(outcome);
+    }
+    Ok(())
 }
 
 /// Checks that the form of `visit` is one that [`with_form`] made for this browser.

@@ -78,6 +78,8 @@ pub enum SignInError {
     /// It says who the person is, and no rule lets this person in.
     #[error("`{account}` may not sign in here: {reason}")]
     NotAllowed {
+        /// The id of the principal that the person would be; none if `sub` cannot be one.
+        principal: Option<String>,
         /// The name of the account.
         account: String,
         /// The rule that is not met.
@@ -196,12 +198,15 @@ impl Provider {
     fn admit(&self, identity: &Identity) -> Result<Principal, SignInError> {
         let name = one_line(&identity.name());
         let name: String = name.chars().take(MAX_NAME).collect();
-        let not_allowed = |reason| SignInError::NotAllowed { account: name.clone(), reason };
-        self.settings.allow.check(&self.settings.issuer.text, identity).map_err(not_allowed)?;
+        let (issuer, claims) = (&*self.settings.issuer.text, Raw::of(&identity.claims()));
+        let subject = claims.get_as::<String>("sub");
+        let principal = subject.map(|subject| Principal::id_of_person(issuer, &subject));
+        let not_allowed =
+            |reason| SignInError::NotAllowed { principal: principal.clone(), account: name.clone(), reason };
+        self.settings.allow.check(issuer, identity).map_err(not_allowed)?;
         let person = Person { name: name.as_str().into(), until: SystemTime::now() + self.settings.max_age };
-        let claims = Raw::of(&identity.claims());
         let roles = self.settings.roles();
-        roles.person(&self.settings.issuer.text, &claims, person).map_err(|denied| match denied {
+        roles.person(issuer, &claims, person).map_err(|denied| match denied {
             Denied::NoRole if identity.lacks_groups() => not_allowed(allow::TOO_MANY_GROUPS),
             Denied::NoRole => not_allowed("the login service gives this account no role that is known here"),
             _ => Error::refused("the login service names the account by an empty or very long `sub`").into(),

@@ -1,7 +1,7 @@
 //! Audit lines: who did what, and the outcome.
 //!
 //! They have their own target, [`TARGET`], so that a filter can select them. Operations and refusals by role are at
-//! `info`, tools that their server changed at `warn`. Calls are at `debug`, which is off by default and then costs one
+//! `info`, tools that their server changed and stolen tokens at `warn`. Calls are at `debug`, which is off by default and then costs one
 //! comparison. Invariants: there is one line for each action, at its end and with its duration, even if the client left
 //! before. A line never contains arguments, results, or texts of errors. A line is never dropped: without room for it
 //! ([`Full`]) the action is refused before it runs.
@@ -102,6 +102,19 @@ pub fn refused(actor: Actor<'_>, action: &str, subject: &Subject) -> Result<(), 
     let (principal, action) = (untrusted(principal), untrusted(action));
     let [key, secret, grant, client, of] = subject.members().map(untrusted_if_any);
     tracing::info!(target: TARGET, %principal, role, %action, key, secret, grant, client, of, outcome = "forbidden", request_id, "refused");
+    Ok(())
+}
+
+/// Logs that the grant of `subject` ended, because its code or token was used twice in the request `request`; `outcome` says
+/// which. Logged at `warn`: somebody has probably stolen it.
+pub fn grant_ended(subject: &Subject, outcome: &str, request: RequestId) -> Result<(), Full> {
+    QUEUE.check(Quota::All)?;
+    let [_, _, grant, client, of] = subject.members().map(untrusted_if_any);
+    tracing::warn!(
+        target: TARGET,
+        action = "end_grant", grant, client, of, outcome, request_id = %request,
+        "a grant ended, because its code or refresh token was used twice"
+    );
     Ok(())
 }
 

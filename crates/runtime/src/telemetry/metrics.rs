@@ -160,6 +160,8 @@ pub struct AuthorizationUsage {
     pub stored: Option<Stored>,
     /// The requests to each endpoint since the start, by their outcome.
     pub requests: Vec<EndpointRequests>,
+    /// How many grants ended because a code or a refresh token was used twice.
+    pub reuses: u64,
     /// How often the store failed.
     pub store_failures: u64,
 }
@@ -332,6 +334,8 @@ fn of_authorization(registry: &mut Registry, usage: &AuthorizationUsage) {
     let help = "Requests to the endpoints of the authorization server, by what came of them: a success, or the code of an \
                 error";
     counter(registry, "authorization_requests", help, requests);
+    let help = "Grants that ended because a code or a refresh token of theirs was used twice, so that it was probably stolen";
+    total(registry, "authorization_reuses", help, usage.reuses);
     let help = "Reads and writes of the store of the authorization server that failed";
     total(registry, "authorization_store_failures", help, usage.store_failures);
 }

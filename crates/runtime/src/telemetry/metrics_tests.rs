@@ -55,6 +55,7 @@ const LINES: &[&str] = &[
     "switchyard_authorization_grants 22",
     "switchyard_authorization_clients 23",
     "switchyard_authorization_requests_total{endpoint=\"token\",outcome=\"refreshed\"} 24",
+    "switchyard_authorization_reuses_total 26",
     "switchyard_authorization_store_failures_total 25",
     "switchyard_memory_budget_bytes 14",
     "switchyard_memory_used_bytes 15",
@@ -96,6 +97,7 @@ fn the_text_is_what_prometheus_reads() {
     let authorization = AuthorizationUsage {
         stored: Some(Stored { grants: 22, clients: 23 }),
         requests: vec![EndpointRequests { endpoint: "token", outcome: "refreshed", requests: 24 }],
+        reuses: 26,
         store_failures: 25,
     };
     Limit::Sessions.met(());

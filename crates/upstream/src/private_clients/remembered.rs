@@ -19,7 +19,7 @@ impl PrivateClientTask {
         if *self.client.lists.borrow() != ListSource::Shared {
             return;
         }
-        let Some(stored) = self.upstream.last_offer_to(self.call.principal.as_ref()) else { return };
+        let Some(stored) = self.upstream.last_offer_to(self.call.principal.as_ref()).await else { return };
         let (bytes, upstream) = (stored.bytes().len(), Arc::clone(&self.upstream));
         let restored = discover::off_worker(bytes, move || upstream.restored(&stored)).await;
         if let Some(offer) = restored {
@@ -34,7 +34,7 @@ impl PrivateClientTask {
         }
         let upstream = &self.upstream;
         if upstream.config.is_per_principal()
-            && upstream.last_offer_to(self.call.principal.as_ref()).is_none()
+            && upstream.last_offer_to(self.call.principal.as_ref()).await.is_none()
         {
             return self.withdraw().await;
         }
@@ -61,16 +61,16 @@ impl PrivateClientTask {
             if timeout(linger, comes).await.is_ok() || is_open() {
                 return false;
             }
-            if linger.is_zero() || !self.keeps_remembered() {
+            if linger.is_zero() || !self.keeps_remembered().await {
                 return true;
             }
         }
     }
 
     /// Whether what the client sees stays without a connection, because its session would see it again at once.
-    fn keeps_remembered(&self) -> bool {
+    async fn keeps_remembered(&self) -> bool {
         !self.affinity.ends_when_idle()
             && *self.client.lists.borrow() != ListSource::Shared
-            && self.upstream.last_offer_to(self.call.principal.as_ref()).is_some()
+            && self.upstream.last_offer_to(self.call.principal.as_ref()).await.is_some()
     }
 }

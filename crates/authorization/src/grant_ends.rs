@@ -1,0 +1,91 @@
+//! Ends of grants that a client causes: it revokes one of its tokens, or sends one that was used before.
+//!
+//! Invariants: each has an audit line, unless time alone ended the grant. Without room for the line, the grant stays and its
+//! client gets nothing. A code or token that was used twice was probably stolen, so its line is a warning and is counted.
+//!
+//! Not here: ends by people and operators (`administration`), and what ends with a grant (`host`).
+//!
+//! Source: RFC 7009, section 2; RFC 9700, section 4.14.2.
+
+use std::time::SystemTime;
+
+use runtime::telemetry::RequestId;
+use runtime::telemetry::audit::{self, Actor, Full, Subject};
+
+use crate::access_token;
+use crate::clock::seconds;
+use crate::error::{Code, Error};
+use crate::fields::Fields;
+use crate::grant::{Grant, GrantEnd, Presented};
+use crate::records::Stored;
+use crate::request_counts::{Answer, CountedEndpoint};
+use crate::server::AuthorizationServer;
+use crate::token_request::ClaimedClient;
+
+/// Seconds after which a request may be repeated if its audit line has no room.
+const AUDIT_RETRY: u16 = 1;
+
+impl AuthorizationServer {
+    /// Revokes the token in `form`, as the request `id` wants. A token that is not known counts as revoked (RFC 7009,
+    /// section 2.2).
+    pub async fn revoke(&self, form: &[u8], id: RequestId, now: SystemTime) -> Result<(), Error> {
+        let revoked = self.revoke_token(form, id, seconds(now)).await;
+        self.count(CountedEndpoint::Revoke, revoked.as_ref().map(|()| Answer::Revoked));
+        revoked
+    }
+
+    async fn revoke_token(&self, form: &[u8], request: RequestId, now: u64) -> Result<(), Error> {
+        let fields = Fields::parse(form)?;
+        let (token, claimed) = (fields.require("token")?, ClaimedClient::read(&fields)?);
+        let presented = Presented::refresh_token(token);
+        let id = match &presented {
+            Some(presented) => Some(presented.grant.clone()),
+            None => access_token::grant_of(&*self.keys(now).await?, &self.config.issuer, token, now),
+        };
+        let Some(id) = id else { return Ok(()) };
+        let found = self.grants.find(&id).await?;
+        let is_own = |stored: &Stored<Grant>| {
+            presented.as_ref().is_none_or(|presented| stored.value.has_made(presented))
+        };
+        let Some(Stored { value: grant, .. }) = found.filter(is_own) else { return Ok(()) };
+        self.clients.check(&claimed, &grant, self.audiences(), now).await?;
+        let role = grant.access.role.as_str();
+        let actor = Actor { principal: &grant.owner, role, request: Some(request) };
+        let record = audit::operation(actor, "revoke_token", None).map_err(no_room)?;
+        let ended = self.grants.end(&id).await.map_err(Error::from);
+        if let Some(mut record) = record {
+            record.about(subject(&id, &grant));
+            record.ended(ended.as_ref().map_or_else(|error| error.code.as_str(), |()| audit::DONE));
+        }
+        ended
+    }
+
+    /// Ends the grant `id`, and returns the error of its client, which sent the request `request`.
+    pub(crate) async fn ended(
+        &self,
+        id: &str,
+        grant: &Grant,
+        end: GrantEnd,
+        request: RequestId,
+    ) -> Result<Error, Error> {
+        let reason = end.reason();
+        if let Some(theft) = end.theft() {
+            audit::grant_ended(&subject(id, grant), theft, request).map_err(no_room)?;
+            self.counts.reused();
+        } else {
+            let client = protocol::sanitize::shown(&grant.client);
+            tracing::warn!(grant = id, client, reason, "a grant of the authorization server ended");
+        }
+        self.grants.end(id).await?;
+        Ok(Error::new(Code::InvalidGrant, reason))
+    }
+}
+
+fn subject(id: &str, grant: &Grant) -> Subject {
+    let (grant_id, of) = (Some(id.to_owned()), Some(grant.owner.clone()));
+    Subject { grant: grant_id, of, ..Subject::client(&grant.client) }
+}
+
+fn no_room(_: Full) -> Error {
+    Error::later("the audit log has no room; try again", AUDIT_RETRY)
+}
