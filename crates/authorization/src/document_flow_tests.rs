@@ -287,7 +287,7 @@ async fn keys_at_a_private_address_are_not_fetched_unless_the_operator_trusts_it
     let code = site.log_in(&site.person("key:ann", Role::Caller), &id, CALLBACK).await;
     let pair = Ed25519KeyPair::generate().expect("a key");
     let signed = proven_form(&pair, &id, &code, site.now);
-    assert!(site.server.token(signed.as_bytes(), site.now).await.is_err());
+    assert!(site.server.token(signed.as_bytes(), RequestId::new(), site.now).await.is_err());
     assert_eq!(host.requests(), 1, "the document alone");
 }
 

@@ -23,7 +23,7 @@ use crate::server::AuthorizationServer;
 use crate::token_request::ClaimedClient;
 
 /// Seconds after which a request may be repeated if its audit line has no room.
-const AUDIT_RETRY: u16 = 1;
+const AUDIT_RETRY: u64 = 1;
 
 impl AuthorizationServer {
     /// Revokes the token in `form`, as the request `id` wants. A token that is not known counts as revoked (RFC 7009,

@@ -8,7 +8,7 @@
 use authorization::{Client, ClientAuthentication, ClientMetadata, ClientSource, RedirectUri, client_host};
 use oauth::ProviderSettings;
 use runtime::redis_link::{Address, read_address};
-use url::{Host, Url};
+use url::Url;
 
 use super::{Config, Transport};
 use crate::authority::Authority;
