@@ -10,10 +10,11 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, PRAGMA, RETRY_AFTER, X_CONTENT_T
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::requests::JSON;
 use authorization::Error;
 use runtime::telemetry::{RequestId, pace};
 
+/// The media type of answers, and of registrations.
+pub(super) const JSON: &str = "application/json";
 /// The error code of requests that are refused for now.
 const LATER: &str = "temporarily_unavailable";
 /// The error code of requests that are not valid as such.

@@ -15,8 +15,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use secrecy::SecretString;
 
 use super::Endpoints;
-use super::answer;
-use super::requests::{ClientRequest, JSON};
+use super::answer::{self, JSON};
+use super::requests::ClientRequest;
 use crate::request_class::MAX_REGISTRATION;
 use auth::Principal;
 use authorization::{Code, Error};

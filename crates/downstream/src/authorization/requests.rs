@@ -10,9 +10,8 @@ use super::answer;
 use crate::address_rate::AddressRate;
 use runtime::telemetry::RequestId;
 
-/// The media types of bodies.
+/// The media type of forms.
 pub(super) const FORM: &str = "application/x-www-form-urlencoded";
-pub(super) const JSON: &str = "application/json";
 
 /// A request with its complete body.
 pub(super) struct ClientRequest {
