@@ -18,6 +18,7 @@ use crate::cache::Cache;
 use crate::client::{Client, ClientMetadata, ClientSource};
 use crate::error::{Code, Error};
 use crate::fetch::{FetchError, Fetcher};
+use crate::host_and_port::host_and_port;
 
 /// Limit of cached documents.
 const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
@@ -69,12 +70,6 @@ pub(crate) fn is_document_id(id: &str) -> bool {
 /// Returns the host that vouches for the client `id`: that of its document, if it has one, with a port that is not 443.
 pub fn client_host(id: &str) -> Option<String> {
     if is_document_id(id) { host_and_port(&Url::parse(id).ok()?) } else { None }
-}
-
-/// Returns the host of `url`, with its port unless that is the usual one of its scheme: another port can be another service.
-pub(crate) fn host_and_port(url: &Url) -> Option<String> {
-    let host = url.host_str()?;
-    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 /// Reads an id that is the URL of a document.

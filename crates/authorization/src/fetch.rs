@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
 
-use crate::client_document::host_and_port;
+use crate::host_and_port::host_and_port;
 
 /// Limit of the bytes of a document.
 const MAX_BYTES: usize = 5 << 10;

@@ -33,6 +33,7 @@ mod grant;
 mod grant_ends;
 mod grants;
 mod host;
+mod host_and_port;
 mod key_entries;
 mod keys;
 mod metadata;
