@@ -47,8 +47,8 @@ impl R2rContext {
     /// Returns the titles of the documents of `chunks`. Missing titles are not an error: results without them
     /// are still useful.
     pub(super) async fn titles(&self, chunks: &[R2rChunk]) -> BTreeMap<Id, String> {
-        let titled = |chunk: &R2rChunk| Some((chunk.document_id, chunk.title()?.to_owned()));
-        let mut titles: BTreeMap<Id, String> = chunks.iter().filter_map(titled).collect();
+        let own = |chunk: &R2rChunk| Some((chunk.document_id, chunk.title()?.to_owned()));
+        let mut titles: BTreeMap<Id, String> = chunks.iter().filter_map(own).collect();
         let documents: BTreeSet<Id> = chunks.iter().map(|chunk| chunk.document_id).collect();
         let missing: Vec<String> =
             documents.iter().filter(|id| !titles.contains_key(id)).map(Id::to_string).collect();

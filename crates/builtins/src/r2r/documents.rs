@@ -116,46 +116,22 @@ pub(super) async fn list(
     project: &Project,
     input: DocumentListInput,
 ) -> Result<Raw, Failure> {
-    match listed((context, project), &input).await {
-        // The project's collection was deleted in the meantime: finds or creates it again, once.
-        Err(ListFailure::Collection(id)) if input.collection_id.is_none() => {
-            project.forget(id);
-            listed((context, project), &input).await.map_err(ListFailure::failure)
-        }
-        other => other.map_err(ListFailure::failure),
-    }
-}
-
-enum ListFailure {
-    Collection(Id),
-    Other(Failure),
-}
-
-impl ListFailure {
-    fn failure(self) -> Failure {
-        match self {
-            Self::Collection(id) => no_collection(id).into(),
-            Self::Other(failure) => failure,
-        }
-    }
-}
-
-async fn listed(
-    (context, project): (&R2rContext, &Project),
-    input: &DocumentListInput,
-) -> Result<Raw, ListFailure> {
-    let collection = project.or_own(input.collection_id).await.map_err(ListFailure::Other)?;
+    let collection = project.or_own(input.collection_id).await?;
     let inputs = (ABOUT_LIST.name, input.offset, input.limit, input.status_filter);
     let make = async {
         match input.status_filter {
-            Filter::All => page(context, input, collection).await,
-            filter => looked_through(context, input, collection, filter).await,
+            Filter::All => page(context, &input, collection).await,
+            filter => looked_through(context, &input, collection, filter).await,
         }
     };
     let answer = context.answers.fetch(context.options.cache_ttl.list, Some(collection), &inputs, make).await;
     answer.map_err(|failure| match failure {
-        Failure::Failed(Error::Backend { status: 403 | 404, .. }) => ListFailure::Collection(collection),
-        failure => ListFailure::Other(failure),
+        Failure::Failed(Error::Backend { status: 403 | 404, .. }) => {
+            // If it was the project's, the next call finds or makes another one.
+            project.forget(collection);
+            no_collection(collection).into()
+        }
+        failure => failure,
     })
 }
 
