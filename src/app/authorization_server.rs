@@ -91,8 +91,8 @@ pub(super) async fn open(config: &downstream::Config, uses: Uses) -> Result<Opti
     authenticator.accept_tokens_of(Arc::clone(&server) as Arc<dyn auth::TokenIssuer>);
     let (followed, keys) = (Arc::clone(&server), Arc::clone(&authenticator));
     shutdown.spawn_until_end(async move { follow_keys(&followed, &keys).await });
-    let follower = Arc::clone(&server);
-    shutdown.spawn_until_end(async move { follower.follow_removals().await });
+    let removals = Arc::clone(&server);
+    shutdown.spawn_until_end(async move { removals.follow_removals().await });
     let swept = Arc::clone(&server);
     shutdown.spawn_until_end(async move { sweep_forever(&swept).await });
     tracing::info!(issuer = url, "clients can log in at the authorization server");

@@ -114,8 +114,7 @@ async fn login_at_one_gateway_is_one_at_the_other_and_its_end_there_ends_idle_st
         let mcp = replicas.mcp(1, &next);
         let (answer, revoked) = tokio::join!(mcp.call("slow", json!({})), ended);
         let took = revoked.elapsed();
-        println!("ended at the other process after {took:?}");
-        assert!(answer.status == 401 && took < Duration::from_millis(1_500), "{answer:?} after {took:?}");
+        assert!(answer.status == 401 && took < Duration::from_secs(1), "{answer:?} after {took:?}");
         assert_eq!(open.next_requests().await, [401, 401]);
         assert_eq!(replicas.status(1, &next).await, 401);
         assert_eq!(other.refresh(&next).await.json["error"], "invalid_grant");

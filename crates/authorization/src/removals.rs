@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use crate::clock::seconds;
+use crate::key_entries::KeyError;
 use crate::server::AuthorizationServer;
 use crate::store::StoreError;
 
@@ -17,11 +18,19 @@ impl AuthorizationServer {
     /// Ends what runs here with tokens of grants that other processes ended, and keeps the keys current. Runs as long as the
     /// program.
     pub async fn follow_removals(&self) {
-        let mut before = None;
+        let (mut before, mut is_logged) = (None, false);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             // Also if no client asks for a token: those of other gateways have to be verified.
-            let _ = self.keys.at(seconds(SystemTime::now())).await;
+            match self.keys.at(seconds(SystemTime::now())).await {
+                // The store logs that it cannot be reached.
+                Ok(_) | Err(KeyError::Store(_)) => is_logged = false,
+                Err(_) if is_logged => {}
+                Err(error) => {
+                    tracing::error!(%error, "clients get no tokens");
+                    is_logged = true;
+                }
+            }
             if self.host.uses_grants() {
                 // The requests that need the store log its failures.
                 let _ = self.end_removed(&mut before).await;
