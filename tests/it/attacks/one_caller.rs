@@ -34,8 +34,8 @@ async fn started(server: &Server, ids: &[&str]) -> Running {
     started_with(server, ids, "").await
 }
 
-/// A gateway as from [`started`], with `more` in `server`.
-async fn started_with(server: &Server, ids: &[&str], more: &str) -> Running {
+/// A gateway as from [`started`], with more `settings` in `server`.
+async fn started_with(server: &Server, ids: &[&str], settings: &str) -> Running {
     let entry = |id: &&str| {
         let hash = hex::encode(Sha256::digest(key(id)));
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
@@ -46,7 +46,7 @@ async fn started_with(server: &Server, ids: &[&str], more: &str) -> Running {
     } else {
         format!(", auth_mode: api_key, api_keys: [{}]", keys.join(", "))
     };
-    let settings = format!("server: {{max_sockets: {SOCKETS}{mode}{more}}}");
+    let settings = format!("server: {{max_sockets: {SOCKETS}{mode}{settings}}}");
     let gateway = Gateway::of(&Registry::new().setting(&settings).http("one", &server.url())).start().await;
     match ids.first() {
         Some(id) => gateway.offers_to("quick", &format!("Bearer {}", key(id))).await,
