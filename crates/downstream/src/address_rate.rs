@@ -37,7 +37,7 @@ pub(crate) struct AddressRate {
     full_at: Mutex<LruCache<Source, Instant>>,
 }
 
-/// What has a bucket.
+/// A source of requests, which has a bucket of its own.
 #[derive(PartialEq, Eq, Hash)]
 enum Source {
     Address(ClientAddress),
