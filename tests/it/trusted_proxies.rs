@@ -24,6 +24,7 @@ struct Proxy {
 
 impl Proxy {
     /// Serves requests at `address`.
+    #[allow(clippy::disallowed_methods)] // a test's own task, which ends with its runtime
     async fn start(address: &str, gateway: &'static str) {
         let proxy = Self { http: client_at([127, 0, 0, 1]), gateway };
         let routes = Router::new().fallback(pass_on).with_state(proxy);

@@ -1,6 +1,7 @@
 //! Limits of how often one address may send a request: a bucket of tokens for each, which fills up with time.
 //!
-//! Invariants: an address that sends too much is refused, and no other one is. Addresses that were not seen for the longest
+//! Invariants: an address that sends too much is refused, and no other one is. Somebody with many addresses of one network of IPv6
+//! gets a few times as much and not many times. Addresses that were not seen for the longest
 //! time are forgotten, so many of them cost little memory. The work of all addresses together has limits of its own:
 //! documents of clients, registrations, grants (`authorization`), and the memory of requests.
 //!
@@ -12,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Extensions;
+use ipnet::IpNet;
 use lru::LruCache;
 use tokio::time::Instant;
 
@@ -19,8 +21,11 @@ use crate::client_address::ClientAddress;
 use runtime::rate;
 use runtime::telemetry::limit::Limit;
 
-/// Limit of addresses that are known, with about 100 bytes each.
+/// Limit of addresses and networks that are known, with about 100 bytes each.
 const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
+
+/// How many times as much as one address a network of IPv6 may send, which somebody can have alone.
+const SHARE_OF_NETWORK: u32 = 4;
 
 /// The limit of one kind of requests.
 pub(crate) struct AddressRate {
@@ -28,8 +33,15 @@ pub(crate) struct AddressRate {
     pause: Duration,
     /// The time in which an empty bucket fills up.
     depth: Duration,
-    /// When the bucket of each address will be full.
-    full_at: Mutex<LruCache<ClientAddress, Instant>>,
+    /// When the bucket of each address and network will be full.
+    full_at: Mutex<LruCache<Source, Instant>>,
+}
+
+/// A source of requests, which has a bucket of its own.
+#[derive(PartialEq, Eq, Hash)]
+enum Source {
+    Address(ClientAddress),
+    Network(IpNet),
 }
 
 impl AddressRate {
@@ -48,8 +60,16 @@ impl AddressRate {
     pub(crate) fn take_from(&self, address: Option<ClientAddress>) -> Result<(), u64> {
         let Some(address) = address else { return Ok(()) };
         let (now, mut all) = (Instant::now(), self.full_at.lock().unwrap_or_else(PoisonError::into_inner));
-        let full_at = all.get_or_insert_mut(address, || now);
-        rate::take(full_at, now, self.pause, self.depth).or_else(|wait| {
+        let mut take = |source, pause| {
+            let full_at = all.get_or_insert_mut(source, || now);
+            rate::take(full_at, now, pause, self.depth)
+        };
+        // First, so that the flood of one address takes nothing from its neighbors.
+        let taken = take(Source::Address(address), self.pause).and_then(|()| match address.network() {
+            Some(network) => take(Source::Network(network), self.pause / SHARE_OF_NETWORK),
+            None => Ok(()),
+        });
+        taken.or_else(|wait| {
             Limit::AuthorizationRate.met(Err(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
         })
     }
@@ -83,6 +103,22 @@ mod tests {
             "never more than the bucket holds"
         );
         assert_eq!(rate.take(&Extensions::new()), Ok(()), "an unknown address");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flood_of_many_addresses_of_one_network_leaves_something_to_others() {
+        let rate = AddressRate::new(3, Duration::from_secs(4));
+        let take = |address: String| {
+            let address: IpAddr = address.parse().expect("an address");
+            rate.take_from(Some(address.into()))
+        };
+        let flood = |at: u16| take(format!("2001:db8:1:{at:x}::1"));
+        assert_eq!((0..10_000).filter(|at| flood(*at).is_ok()).count(), 3 * 4);
+        assert_eq!(flood(20_000), Err(1));
+        assert_eq!(take("2001:db8:2::1".to_owned()), Ok(()), "another network");
+        // One address that floods alone takes a quarter.
+        assert_eq!((0..10_000).filter(|_| take("2001:db8:3:1::1".to_owned()).is_ok()).count(), 3);
+        assert_eq!((0..10_000).filter(|at| take(format!("2001:db8:3:{at:x}::1")).is_ok()).count(), 9);
     }
 
     #[tokio::test(start_paused = true)]

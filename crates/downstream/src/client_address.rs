@@ -28,6 +28,13 @@ impl From<IpAddr> for ClientAddress {
     }
 }
 
+impl ClientAddress {
+    /// The network of IPv6 that one customer of a provider may have: those with the same first 48 bits.
+    pub(crate) fn network(self) -> Option<IpNet> {
+        if self.0.is_ipv6() { IpNet::new(self.0, 48).ok().map(|network| network.trunc()) } else { None }
+    }
+}
+
 impl fmt::Display for ClientAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -129,15 +136,12 @@ fn address_in(node: &[u8]) -> Option<IpAddr> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());
     }
-    let (address, port): (IpAddr, _) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
-        Some(parts) => {
-            let (address, port) = parts?;
-            (address.parse::<Ipv6Addr>().ok()?.into(), port)
-        }
-        None => {
-            let (address, port) = text.split_at(text.find(':')?);
-            (address.parse::<Ipv4Addr>().ok()?.into(), port)
-        }
+    let (address, port): (IpAddr, _) = if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        (address.parse::<Ipv6Addr>().ok()?.into(), port)
+    } else {
+        let (address, port) = text.split_at(text.find(':')?);
+        (address.parse::<Ipv4Addr>().ok()?.into(), port)
     };
     let is_port_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_port = |port: &str| !port.is_empty() && port.bytes().all(is_port_byte);
@@ -158,7 +162,7 @@ mod tests {
         text.parse().expect("a network")
     }
 
-    /// The client of a request of `peer` with `lines` in `header`, behind the proxies in 10.0.0.0/24 and 2001:db8:1::/48.
+    /// The client of a request of `peer` with `lines` in `header`, behind the proxies in `10.0.0.0/24` and `2001:db8:1::/48`.
     fn client(header: AddressHeader, peer: &str, lines: &[&[u8]]) -> String {
         let proxies = TrustedProxies::new(vec![network("10.0.0.0/24"), network("2001:db8:1::/48")], header);
         let mut headers = HeaderMap::new();

@@ -31,6 +31,11 @@ fn server() -> Server {
 
 /// A gateway with these API keys, or without authentication if there are none.
 async fn started(server: &Server, ids: &[&str]) -> Running {
+    started_with(server, ids, "").await
+}
+
+/// A gateway as from [`started`], with more `settings` in `server`.
+async fn started_with(server: &Server, ids: &[&str], settings: &str) -> Running {
     let entry = |id: &&str| {
         let hash = hex::encode(Sha256::digest(key(id)));
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
@@ -41,7 +46,7 @@ async fn started(server: &Server, ids: &[&str]) -> Running {
     } else {
         format!(", auth_mode: api_key, api_keys: [{}]", keys.join(", "))
     };
-    let settings = format!("server: {{max_sockets: {SOCKETS}{mode}}}");
+    let settings = format!("server: {{max_sockets: {SOCKETS}{mode}{settings}}}");
     let gateway = Gateway::of(&Registry::new().setting(&settings).http("one", &server.url())).start().await;
     match ids.first() {
         Some(id) => gateway.offers_to("quick", &format!("Bearer {}", key(id))).await,
@@ -50,13 +55,12 @@ async fn started(server: &Server, ids: &[&str]) -> Running {
     gateway
 }
 
-/// Sends as many calls that do not end as there are sockets.
-async fn hold(gateway: &Running, id: Option<&str>) -> Vec<TcpStream> {
+/// Sends as many calls that do not end as there are sockets, with `header`.
+async fn hold(gateway: &Running, header: &str) -> Vec<TcpStream> {
     let body = Client::at("").modern_body("tools/call", r#"{"name":"hang","arguments":{}}"#);
-    let credential = id.map(|id| format!("authorization: Bearer {}\r\n", key(id))).unwrap_or_default();
     let length = body.len();
     let request = format!(
-        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{credential}\
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{header}\r\n\
          accept: application/json, text/event-stream\r\nmcp-protocol-version: {MODERN}\r\n\
          mcp-method: tools/call\r\nmcp-name: hang\r\ncontent-length: {length}\r\n\r\n{body}"
     );
@@ -76,7 +80,7 @@ async fn three_principals_that_hold_sockets_leave_some_to_a_fourth_one() {
     let gateway = started(&server, &["caller", "a", "b", "c"]).await;
     let mut held = Vec::new();
     for id in ["a", "b", "c"] {
-        held.extend(hold(&gateway, Some(id)).await);
+        held.extend(hold(&gateway, &format!("authorization: Bearer {}", key(id))).await);
     }
     let running = server.runs("hang");
     let mut answered = 0;
@@ -96,7 +100,7 @@ async fn three_principals_that_hold_sockets_leave_some_to_a_fourth_one() {
 async fn one_address_without_credentials_leaves_sockets_to_another_one() {
     let server = server();
     let gateway = started(&server, &[]).await;
-    let held = hold(&gateway, None).await;
+    let held = hold(&gateway, "x-nothing: 1").await;
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind("127.0.0.2:0".parse().expect("an address")).expect("an address of this machine");
     let mut socket = socket.connect(gateway.address.parse().expect("an address")).await.expect("it listens");
@@ -106,6 +110,19 @@ async fn one_address_without_credentials_leaves_sockets_to_another_one() {
     let read = tokio::time::timeout(Duration::from_secs(5), socket.read_exact(&mut line)).await;
     assert!(read.is_ok_and(|read| read.is_ok()), "no answer");
     assert_eq!(&line, b"HTTP/1.1 200");
+    drop(held);
+}
+
+#[tokio::test]
+async fn one_client_without_credentials_behind_a_proxy_leaves_sockets_to_another_one() {
+    let server = server();
+    let gateway = started_with(&server, &[], ", trusted_proxies: [127.0.0.1]").await;
+    let held = hold(&gateway, "x-forwarded-for: 192.0.2.1").await;
+    let servers = gateway.mcp().to(&gateway.url("/api/v1/mcp/servers"));
+    for (client, expected) in [("192.0.2.1", 503), ("198.51.100.1, 192.0.2.2", 200)] {
+        let answer = servers.bare(Method::GET, &[("x-forwarded-for", client)]).await;
+        assert_eq!(answer.status, expected, "{client}");
+    }
     drop(held);
 }
 
