@@ -51,7 +51,7 @@ impl CommandStreams<'_> {
     /// Says why the command failed, and returns the exit code.
     pub(super) fn end(&mut self, result: Result<(), CommandError>) -> ExitCode {
         match result {
-            // Nobody saw what was done, or what was to be agreed to.
+            // Output is closed: neither the result nor the question was seen.
             Err(CommandError::Closed) => ExitCode::FAILURE,
             result => exit(result, self.err),
         }

@@ -1,22 +1,17 @@
 //! The command with its questions, texts and exit codes.
 
 use std::fs;
-use std::io::BufRead;
 
 use clap::Parser;
 use tempfile::TempDir;
 
 use super::*;
-use crate::cli::EXIT_USAGE;
+use crate::cli::{self, EXIT_USAGE};
 
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
     connect: Connect,
-}
-
-fn no_variable(_: &str) -> Option<String> {
-    None
 }
 
 fn nothing(_: &str) -> Result<String, std::env::VarError> {
@@ -38,25 +33,12 @@ fn ran_with(
     let config = folder.path().join("mcp_servers.yaml");
     let line = format!("connect {line} --config {}", config.display());
     let arguments = Line::try_parse_from(line.split_whitespace()).expect("a command line").connect;
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut input = answer.map(str::as_bytes);
     let home = folder.path().to_owned();
-    let mut streams = CommandStreams {
-        input: input.as_mut().map(|input| input as &mut dyn BufRead),
-        out: &mut out,
-        width: None,
-        err: &mut err,
-    };
-    let mut process = Process {
-        host: Host { system: System::Linux, project: home.join("project"), home, variable: &no_variable },
-        program: "/usr/bin/switchyard".into(),
-        environment,
-        streams: &mut streams,
-    };
-    let result = run(&arguments, &mut process);
-    let code = streams.end(result);
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (code, text(out), text(err))
+    let host = Host { system: System::Linux, project: home.join("project"), home, variable: &|_| None };
+    cli::tests::ran(answer, |streams| {
+        let program = "/usr/bin/switchyard".into();
+        run(&arguments, &mut Process { host, program, environment, streams })
+    })
 }
 
 fn folder() -> TempDir {
@@ -111,19 +93,6 @@ fn connecting_listing_and_undoing_go_together() {
     assert!(code == ExitCode::SUCCESS && err.contains("did not exist before"), "{err}");
     assert_eq!(written(&folder), None);
     assert_eq!(ran(&folder, "cursor --undo --yes", None).0, ExitCode::from(EXIT_USAGE));
-}
-
-#[test]
-fn an_import_writes_both_files() {
-    let folder = folder();
-    fs::write(folder.path().join(".cursor/mcp.json"), r#"{"mcpServers": {"a": {"command": "npx"}}}"#)
-        .expect("written");
-    let (code, out, err) = ran(&folder, "cursor --import --yes", None);
-    assert_eq!(code, ExitCode::SUCCESS, "{err}");
-    assert!(out.contains("+   a:\n+     command: npx\n"), "{out}");
-    assert!(written(&folder).is_some_and(|text| !text.contains("npx")));
-    let registry = fs::read_to_string(folder.path().join("mcp_servers.yaml")).expect("written");
-    assert!(registry.contains("  a:\n    command: npx\n"), "{registry}");
 }
 
 #[test]

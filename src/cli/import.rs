@@ -103,22 +103,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_usable_server_fails_and_prints_nothing() {
-        for (content, notes) in [
-            (r#"{"mcpServers": {}}"#, ""),
-            (
-                r#"{"mcpServers": {"a": {}}}"#,
-                "standard input: a: left out: it has neither a `command` nor a `url`\n",
-            ),
-        ] {
-            let (code, out, err) = answer("-", content);
-            assert_eq!((code, out.as_str()), (ExitCode::FAILURE, ""));
-            let last = "standard input: no server could be imported, so nothing is printed\n";
-            assert_eq!(err, format!("{notes}{last}"));
-        }
-    }
-
-    #[test]
     fn unusable_file_is_refused_with_its_position_and_prints_nothing() {
         let (code, out, err) = answer("-", "{\n  \"mcpServers\": {]\n}");
         assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));

@@ -1,12 +1,12 @@
 //! The questions of `init`.
 
 use std::fs;
-use std::io::BufRead;
 
 use clap::Parser;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli;
 use crate::connect::clients::System;
 
 #[derive(Parser)]
@@ -35,19 +35,11 @@ fn ran(home: &TempDir, line: &str, answers: Option<&str>) -> (ExitCode, String, 
     let path = home.path().join("mcp_servers.yaml");
     let line = format!("init {line} --config {}", path.display());
     let arguments = Line::try_parse_from(line.split_whitespace()).expect("a command line").init;
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut answers = answers.map(str::as_bytes);
     let home = home.path().to_owned();
     let host = Host { system: System::Linux, project: home.join("project"), home, variable: &|_| None };
-    let mut streams = CommandStreams {
-        input: answers.as_mut().map(|input| input as &mut dyn BufRead),
-        out: &mut out,
-        width: None,
-        err: &mut err,
-    };
-    let result = run(&arguments, &host, &|_| Err(std::env::VarError::NotPresent), &mut streams);
-    let code = streams.end(result);
-    (code, fs::read_to_string(&path).unwrap_or_default(), String::from_utf8(err).expect("UTF-8"))
+    let nothing = |_: &str| Err(std::env::VarError::NotPresent);
+    let (code, _, err) = cli::tests::ran(answers, |streams| run(&arguments, &host, &nothing, streams));
+    (code, fs::read_to_string(&path).unwrap_or_default(), err)
 }
 
 #[test]

@@ -185,34 +185,3 @@ pub(crate) fn parse_date(text: &str) -> Result<String, String> {
 pub(crate) fn parse_role(text: &str) -> Result<Role, String> {
     Role::from_name(text).ok_or_else(|| "expected `reader`, `caller` or `superuser`".into())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use http::HeaderMap;
-
-    use super::*;
-    use crate::config::Config;
-    use auth::{Authenticator, Principal};
-
-    #[test]
-    fn printed_configuration_authenticates_the_printed_key() {
-        for (id, role) in [(Some("ci"), Role::Reader), (Some("123"), Role::Caller), (None, Role::Superuser)] {
-            let mut printed = Vec::new();
-            new(id, role, &mut printed).expect("written");
-            let config = Config::parse(Path::new("mcp_servers.yaml"), &printed, &|_| {
-                Err(std::env::VarError::NotPresent)
-            });
-            let config = config.expect("valid");
-            let text = String::from_utf8(printed).expect("text");
-            let key = text.lines().find_map(|line| line.strip_prefix("#   ")).expect("the key");
-            let headers =
-                HeaderMap::from_iter([("x-api-key".parse().expect("a name"), key.parse().expect("a value"))]);
-            let who = Authenticator::new(&config.server.auth).expect("no files").authenticate(&headers);
-            let id = key.strip_prefix("swy_").and_then(|rest| rest.split_once('_')).expect("the form").0;
-            assert_eq!(who, Ok(Principal::new(format!("key:{id}"), role)));
-            assert_eq!(text.matches(key).count(), 1);
-        }
-    }
-}

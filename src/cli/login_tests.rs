@@ -105,15 +105,6 @@ async fn an_existing_login_is_told_and_not_replaced() {
 }
 
 #[tokio::test]
-async fn a_logout_deletes_the_login() {
-    let server = gateway(0).await;
-    let mut out = Vec::new();
-    assert_eq!(log_out(&running(&server), "notes", &mut out).await, Ok(()));
-    assert_eq!(out, b"logged out of notes\n");
-    assert!(server.seen().iter().all(|seen| seen.line.starts_with("DELETE")));
-}
-
-#[tokio::test]
 async fn each_kind_of_failure_has_its_exit_code() {
     let problem = r#"{"detail":"the request carries no credential","hint":"send a credential"}"#;
     for (status, code) in [(401, EXIT_DENIED), (403, EXIT_DENIED), (404, 1), (409, 1), (500, 1)] {

@@ -1,6 +1,29 @@
-//! Tests of the arguments.
+//! Tests of the arguments, and how tests of commands run one.
 
+use std::io::BufRead;
+
+use super::confirm::CommandStreams;
+use super::error::CommandError;
 use super::*;
+
+/// Runs `command` with this answer, if there is a terminal. Returns its exit code, its output and its messages.
+pub(super) fn ran(
+    answer: Option<&str>,
+    command: impl FnOnce(&mut CommandStreams<'_>) -> Result<(), CommandError>,
+) -> (ExitCode, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut answer = answer.map(str::as_bytes);
+    let mut streams = CommandStreams {
+        input: answer.as_mut().map(|input| input as &mut dyn BufRead),
+        out: &mut out,
+        width: None,
+        err: &mut err,
+    };
+    let result = command(&mut streams);
+    let code = streams.end(result);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (code, text(out), text(err))
+}
 
 fn parsed(line: &str) -> Command {
     let matches = <Arguments as CommandFactory>::command().get_matches_from(line.split(' '));

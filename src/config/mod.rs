@@ -98,28 +98,19 @@ impl Config {
 
     /// Reads only the settings of the vault, so that a secret can be set before the file that refers to it is valid.
     pub fn load_vault(path: &Path, environment: &Lookup<'_>) -> Result<auth::vault::Settings, Error> {
-        let content = Zeroizing::new(read(path)?);
-        let problems = Problems::default();
-        let text = text_of(&content, &problems);
-        let document = document::parse(text, &problems);
-        let settings = vault::read(&document.root, environment, folder_of(path), &problems);
-        if problems.is_empty() { Ok(settings) } else { Err(invalid(path, text, &document, &problems)) }
+        part(path, |root, problems| vault::read(root, environment, folder_of(path), problems))
     }
 
     /// Reads only the API keys, so that one can be revoked whatever mistakes the rest of the file has; `None` if the gateway
     /// accepts none.
     pub fn load_keys(path: &Path, environment: &Lookup<'_>) -> Result<Option<auth::ApiKeyList>, Error> {
-        let content = Zeroizing::new(read(path)?);
-        let problems = Problems::default();
-        let text = text_of(&content, &problems);
-        let document = document::parse(text, &problems);
-        let secrets = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
-        let sources = vault::sources(environment, &secrets);
-        let mut part = server_part(&document.root, &auth::ApiKeyList::FIELDS);
-        expand::expand(&mut part, &sources, &problems);
-        let server = Setting::root(&part, &problems).in_folder(folder_of(path)).member("server");
-        let keys = server.and_then(|server| auth::ApiKeyList::of_server(&server));
-        if problems.is_empty() { Ok(keys) } else { Err(invalid(path, text, &document, &problems)) }
+        part(path, |root, problems| {
+            let secrets = vault::secrets(vault::part_of(root), environment, folder_of(path));
+            let mut keys = server_part(root, &auth::ApiKeyList::FIELDS);
+            expand::expand(&mut keys, &vault::sources(environment, &secrets), problems);
+            let server = Setting::root(&keys, problems).in_folder(folder_of(path)).member("server");
+            server.and_then(|server| auth::ApiKeyList::of_server(&server))
+        })
     }
 
     /// Reads where the gateway of the file at `path` listens, whatever mistakes the rest of the file has.
@@ -271,6 +262,16 @@ fn folder_of(path: &Path) -> &Path {
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     regular_file::read(path, document::MAX_BYTES as u64)
         .map_err(|reason| Error::Unreadable { file: path.to_owned(), reason })
+}
+
+/// Reads the part of the file at `path` that `read_part` takes of its root.
+fn part<T>(path: &Path, read_part: impl FnOnce(&Node, &Problems) -> T) -> Result<T, Error> {
+    let content = Zeroizing::new(read(path)?);
+    let problems = Problems::default();
+    let text = text_of(&content, &problems);
+    let document = document::parse(text, &problems);
+    let part = read_part(&document.root, &problems);
+    if problems.is_empty() { Ok(part) } else { Err(invalid(path, text, &document, &problems)) }
 }
 
 fn invalid(path: &Path, text: &str, document: &Document, problems: &Problems) -> Error {

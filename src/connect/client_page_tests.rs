@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::clients::{Base, CLIENTS, Client, Reference, System, UserFile};
 use super::document::{Edit, Syntax};
+use super::tests::gateway;
 use super::{Gateway, Json};
 
 const BEGIN: &str = "<!-- Made from src/connect/clients/rows.rs. Renew it with UPDATE_GOLDEN=1. -->";
@@ -23,19 +24,6 @@ in [Connect clients](../connect.md). For any other client, `switchyard connect j
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clients")
-}
-
-/// A gateway at the default address.
-fn gateway(key_variable: Option<&str>) -> Gateway {
-    Gateway {
-        url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
-        is_url_named: false,
-        is_started: false,
-        view: None,
-        key_variable: key_variable.map(str::to_owned),
-        program: "/usr/local/bin/switchyard".into(),
-        config: "/home/me/mcp_servers.yaml".into(),
-    }
 }
 
 fn path_of(file: &UserFile, system: System) -> String {
@@ -97,7 +85,13 @@ fn facts(client: &Client) -> String {
 
 /// The file that `connect` makes where there is none.
 fn snippet(client: &Client, key_variable: Option<&str>) -> String {
-    let (name, entry): (String, Json) = gateway(key_variable).entry(client).expect("an entry");
+    let example = Gateway {
+        key_variable: key_variable.map(str::to_owned),
+        program: "/usr/local/bin/switchyard".into(),
+        config: "/home/me/mcp_servers.yaml".into(),
+        ..gateway()
+    };
+    let (name, entry): (String, Json) = example.entry(client).expect("an entry");
     let edit = Edit { name: &name, entry: &entry, remove: &[] };
     let text = client.place().apply("", &edit).expect("a file");
     let language = format_of(client.format).1;

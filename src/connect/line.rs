@@ -9,8 +9,8 @@
 //!
 //! Sources: the documentation of these clients, read on 2026-11-28.
 
-use super::link::OneServer;
-use crate::config::import::json::{self, Json, Members, member};
+use super::link::{OneServer, named};
+use crate::config::import::json::{self, Json, Members};
 use crate::config::import::times::TIMEOUT_MS;
 use settings::one_line;
 
@@ -103,12 +103,11 @@ fn of_add_json(words: &[&str]) -> Result<OneServer, String> {
 /// Reads an entry, whose name may be in it.
 fn of_json(name: Option<&str>, text: &str) -> Result<OneServer, String> {
     let entry = json::read(text).map_err(|error| format!("the line: {error}"))?;
-    let Json::Object(mut members) = entry else { return Err("the line: expected an object".to_owned()) };
-    let own = member(&members, "name").and_then(Json::text);
-    let name = name.or(own).map(str::to_owned);
-    let inputs = member(&members, "inputs").cloned();
-    members.retain(|(key, _)| !matches!(key.as_str(), "name" | "inputs"));
-    Ok(OneServer { name, entry: Json::Object(members), inputs })
+    if !matches!(entry, Json::Object(_)) {
+        return Err("the line: expected an object".to_owned());
+    }
+    let server = named(entry);
+    Ok(OneServer { name: name.map(str::to_owned).or(server.name), ..server })
 }
 
 /// A line that was read up to a word.

@@ -91,7 +91,7 @@ fn entry(text: &str) -> Result<Json, String> {
 }
 
 /// Takes name and inputs out of an entry.
-fn named(entry: Json) -> OneServer {
+pub(super) fn named(entry: Json) -> OneServer {
     let Json::Object(mut members) = entry else { return OneServer { name: None, entry, inputs: None } };
     let name = member(&members, "name").and_then(Json::text).map(str::to_owned);
     let inputs = member(&members, "inputs").cloned();

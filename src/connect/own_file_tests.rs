@@ -139,35 +139,6 @@ fn a_mistake_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn mistake_of_another_entry_stops_no_change_and_is_noted() {
-    let before = "server: {listn: 1}\nmcp_servers:\n  a: {urk: \"http://a/mcp\"}\n  b: {command: b}\n";
-    let (_folder, path) = file(before);
-    let added = add(&path, &[notion()], &nothing).expect("added");
-    assert_eq!(added.change.after, format!("{before}  notion:\n    url: https://mcp.notion.com/mcp\n"));
-    assert!(
-        added.notes.iter().any(|note| note.contains("other mistakes") && note.contains("`switchyard check`")),
-        "{added:?}"
-    );
-    let removed = remove(&path, &words(&["b"]), &nothing).expect("removed");
-    assert_eq!(removed.change.after, before.replace("  b: {command: b}\n", ""));
-    assert_eq!(removed.notes.len(), 1);
-    let corrected = remove(&path, &words(&["a"]), &nothing).expect("removed");
-    // Only that of `server:` is left.
-    assert!(corrected.notes[0].contains("another mistake"), "{corrected:?}");
-    let refused = add(&path, &[Offer::url("new", "ftp://a", &[], false)], &nothing);
-    assert!(refused.is_err() || refused.is_ok_and(|added| added.change.is_empty()), "its own mistake does");
-}
-
-#[test]
-fn a_file_that_changed_meanwhile_is_not_overwritten() {
-    let (_folder, path) = file(FILE);
-    let added = add(&path, &[notion()], &nothing).expect("a plan");
-    fs::write(&path, "mcp_servers: {}\n").expect("written");
-    assert!(added.change.write_own().is_err());
-    assert_eq!(fs::read_to_string(&path).expect("there"), "mcp_servers: {}\n");
-}
-
-#[test]
 fn a_first_file_has_the_servers_and_replaces_another_one_only_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mcp_servers.yaml");

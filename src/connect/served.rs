@@ -92,10 +92,7 @@ fn of_file(error: Error) -> NotEdited {
 fn added(settings: &EntrySettings, is_local: bool) -> Result<Members, String> {
     let url = settings.url.as_deref().ok_or("a server needs a `url`")?;
     let mut entry = Members::new();
-    put(&mut entry, "url", Json::Text(url_of_client(url, is_local)?));
-    if !is_local {
-        put(&mut entry, PUBLIC_ONLY, Json::Bool(true));
-    }
+    put_url(&mut entry, url, is_local)?;
     rest(&mut entry, settings)?;
     Ok(entry)
 }
@@ -119,10 +116,7 @@ fn edited(before: &Members, settings: &EntrySettings, is_local: bool) -> Result<
                     .to_owned(),
             );
         }
-        put(&mut entry, "url", Json::Text(url_of_client(url, is_local)?));
-        if !is_local {
-            put(&mut entry, PUBLIC_ONLY, Json::Bool(true));
-        }
+        put_url(&mut entry, url, is_local)?;
     }
     rest(&mut entry, settings)?;
     Ok(entry)
@@ -161,6 +155,15 @@ fn rest(entry: &mut Members, settings: &EntrySettings) -> Result<(), String> {
         if !enabled {
             entry.push(("enabled".to_owned(), Json::Bool(false)));
         }
+    }
+    Ok(())
+}
+
+/// Sets the URL of a client, and keeps the server to public addresses if others reach the gateway.
+fn put_url(entry: &mut Members, url: &str, is_local: bool) -> Result<(), String> {
+    put(entry, "url", Json::Text(url_of_client(url, is_local)?));
+    if !is_local {
+        put(entry, PUBLIC_ONLY, Json::Bool(true));
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use crate::connect::clients::{Client, Http};
 use crate::connect::document::Edit;
 use crate::connect::document::{ServersPlace, Syntax};
 use crate::connect::reader::OWN;
-use crate::connect::{Gateway, registry};
+use crate::connect::registry;
+use crate::connect::tests::gateway;
 
 const PLACE: ServersPlace = ServersPlace { format: Syntax::Yaml, key: OWN };
 
@@ -95,15 +96,7 @@ fn in_words_of(client: &Client, value: &Json) -> Json {
 
 /// Returns the entry of a server in the file of `client`, unless it has none for a URL.
 fn entry_of(client: &Client, name: &str, plain: &Json) -> Option<Json> {
-    let gateway = Gateway {
-        url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
-        is_url_named: false,
-        is_started: false,
-        view: None,
-        key_variable: None,
-        program: "switchyard".into(),
-        config: "mcp_servers.yaml".into(),
-    };
+    let gateway = gateway();
     let value = |key: &str| member_of(plain, key).map(|value| in_words_of(client, value));
     let Some(url) = value("url") else {
         let mut entry = gateway.constants(client.stdio.before, name);

@@ -11,6 +11,25 @@ use tempfile::TempDir;
 use super::document::Syntax;
 use super::*;
 
+/// A gateway at the default address, whose configuration file names it.
+pub(super) fn gateway() -> Gateway {
+    Gateway {
+        url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
+        is_url_named: false,
+        is_started: false,
+        view: None,
+        key_variable: None,
+        program: "/usr/bin/switchyard".into(),
+        config: "/etc/switchyard/mcp_servers.yaml".into(),
+    }
+}
+
+/// A gateway that wants a key where the file of `client` can name one.
+fn keyed(client: &Client) -> Gateway {
+    let has_reference = client.http.is_some() && !matches!(client.reference, Reference::Unknown);
+    Gateway { key_variable: has_reference.then(|| "SWITCHYARD_KEY".to_owned()), ..gateway() }
+}
+
 fn no_variable(_: &str) -> Option<String> {
     None
 }
@@ -36,19 +55,6 @@ impl Place {
         fs::create_dir_all(file.parent().expect("a folder")).expect("made");
         fs::write(&file, content).expect("written");
         file
-    }
-}
-
-fn gateway(client: &Client) -> Gateway {
-    let has_reference = client.http.is_some() && !matches!(client.reference, Reference::Unknown);
-    Gateway {
-        url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
-        is_url_named: false,
-        is_started: false,
-        view: None,
-        key_variable: has_reference.then(|| "SWITCHYARD_KEY".to_owned()),
-        program: "/usr/bin/switchyard".into(),
-        config: "/etc/switchyard/mcp_servers.yaml".into(),
     }
 }
 
@@ -107,7 +113,7 @@ fn starts(client: &Client) -> [(&'static str, String); 3] {
 }
 
 fn connected(client: &Client, file: &Path) -> Plan {
-    plan(client, file, &gateway(client), None).unwrap_or_else(|error| panic!("{}: {error}", client.id))
+    plan(client, file, &keyed(client), None).unwrap_or_else(|error| panic!("{}: {error}", client.id))
 }
 
 #[test]
@@ -196,28 +202,12 @@ fn a_second_connect_changes_nothing_and_line_ends_stay() {
 }
 
 #[test]
-fn two_connects_are_undone_one_by_one() {
-    let client = Client::find("cursor").expect("a client");
-    let place = Place::new();
-    let file = place.file(client, "{}\n");
-    connected(client, &file).client.write().expect("written");
-    let first = fs::read_to_string(&file).expect("a file");
-    let other = Gateway { url: "http://127.0.0.1:9/mcp".parse().expect("a URL"), ..gateway(client) };
-    plan(client, &file, &other, None).expect("a plan").client.write().expect("written");
-    assert!(undo(&file).expect("restored"));
-    assert_eq!(fs::read_to_string(&file).expect("a file"), first);
-    assert!(undo(&file).expect("restored"));
-    assert_eq!(fs::read_to_string(&file).expect("a file"), "{}\n");
-    assert!(undo(&file).expect_err("no more").to_string().ends_with("no backup is beside it"));
-}
-
-#[test]
 fn a_view_has_an_entry_of_its_own() {
     for client in CLIENTS.iter().filter(|client| client.http.is_some()) {
         let place = Place::new();
         let file = place.file(client, &others(client));
         connected(client, &file).client.write().expect("written");
-        let files = Gateway { view: Some("my_files".into()), ..gateway(client) };
+        let files = Gateway { view: Some("my_files".into()), ..keyed(client) };
         let plan = plan(client, &file, &files, None).expect("a plan");
         let root = client.place().parse(&plan.client.after).expect("valid");
         let entries = client.place().entries(&root);
@@ -233,24 +223,24 @@ fn options_that_a_client_cannot_have_are_refused() {
     for client in CLIENTS {
         let place = Place::new();
         let file = place.file(client, "");
-        let keyed = Gateway { key_variable: Some("KEY".into()), ..gateway(client) };
-        let refused = plan(client, &file, &keyed, None).is_err();
+        let with_key = Gateway { key_variable: Some("KEY".into()), ..gateway() };
+        let refused = plan(client, &file, &with_key, None).is_err();
         assert_eq!(
             refused,
             client.http.is_none() || matches!(client.reference, Reference::Unknown),
             "{}",
             client.id
         );
-        let named = Gateway { is_url_named: true, key_variable: None, ..gateway(client) };
+        let named = Gateway { is_url_named: true, key_variable: None, ..keyed(client) };
         assert_eq!(plan(client, &file, &named, None).is_err(), client.http.is_none(), "{}", client.id);
-        let started = Gateway { is_started: true, key_variable: None, ..gateway(client) };
+        let started = Gateway { is_started: true, key_variable: None, ..keyed(client) };
         let started = plan(client, &file, &started, None).expect("each client starts programs").client.after;
         assert!(
             started.contains("/usr/bin/switchyard") && !started.contains("127.0.0.1"),
             "{}: {started}",
             client.id
         );
-        let long = Gateway { view: Some("v".repeat(120)), key_variable: None, ..gateway(client) };
+        let long = Gateway { view: Some("v".repeat(120)), key_variable: None, ..keyed(client) };
         assert!(plan(client, &file, &long, None).is_err(), "{}", client.id);
         assert_eq!(fs::read(&file).expect("a file"), b"");
     }
@@ -272,26 +262,12 @@ fn invalid_files_give_an_error_with_their_name_and_stay() {
         for text in wrong.into_iter().chain([not_servers.as_str()]) {
             let place = Place::new();
             let file = place.file(client, text);
-            let error = plan(client, &file, &gateway(client), None).expect_err(text).to_string();
+            let error = plan(client, &file, &keyed(client), None).expect_err(text).to_string();
             assert!(error.starts_with(&format!("{}:", file.display())), "{error}");
             assert_eq!(fs::read_to_string(&file).expect("a file"), text);
             assert_eq!(files_in(file.parent().expect("a folder")), 1);
         }
     }
-}
-
-#[test]
-fn yaml_in_braces_becomes_lines_and_is_restored() {
-    let client = Client::find("goose").expect("a client");
-    let place = Place::new();
-    let before = "extensions: {a: {cmd: x}, # about a\n  b: {cmd: y}}\n";
-    let file = place.file(client, before);
-    connected(client, &file).client.write().expect("written");
-    let after = fs::read_to_string(&file).expect("a file");
-    let lines = "extensions:\n  a: {cmd: x} # about a\n  b: {cmd: y}\n  switchyard:\n";
-    assert!(after.starts_with(lines), "{after}");
-    assert!(undo(&file).expect("restored"));
-    assert_eq!(fs::read_to_string(&file).expect("a file"), before);
 }
 
 #[test]

@@ -263,10 +263,16 @@ fn keys_and_tokens_that_are_made_let_somebody_in() {
         headers.insert("authorization", format!("Bearer {credential}").parse().expect("a header"));
         authenticator.authenticate(&headers).expect("let in").role()
     };
-    let (code, out, err) = program(&["key", "new", "--id", "123", "--role", "superuser"]);
-    assert_eq!((code, err.as_str()), (Some(0), ""));
-    let key = out.lines().find_map(|line| line.strip_prefix("#   ")).expect("a key");
-    assert_eq!(role(&out, &environment, key), Role::Superuser);
+    for (more, made) in [
+        (&["--id", "123", "--role", "superuser"][..], Role::Superuser),
+        (&["--id", "ci", "--role", "caller"], Role::Caller),
+        (&[], Role::Reader),
+    ] {
+        let (code, out, err) = program(&[&["key", "new"], more].concat());
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{more:?}");
+        let key = out.lines().find_map(|line| line.strip_prefix("#   ")).expect("a key");
+        assert_eq!((role(&out, &environment, key), out.matches(key).count()), (made, 1), "{more:?}");
+    }
 
     let yaml = "server:\n  auth_mode: jwt\n  jwt: {issuer: i, audience: a, algorithm: HS256, secret: 0123456789abcdef0123456789abcdef}\n";
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,10 +1,9 @@
 //! Limits of logins: registrations that are kept, long values of a login service, and scopes that a server demands.
 
-use auth::vault::{Vault, VaultConfig};
 use http::StatusCode;
 use serde_json::json;
 
-use super::tests::{alice, challenge, log_in, logins, logins_with, requests};
+use super::tests::{alice, challenge, log_in, logins, logins_with, machine, requests, started, vault_in};
 use super::*;
 use crate::fake_tests::{Fake, own, settings};
 
@@ -12,7 +11,7 @@ use crate::fake_tests::{Fake, own, settings};
 async fn a_registration_is_saved_when_a_login_with_it_succeeds_and_begun_logins_share_it() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let vault = || vault_in(&folder);
     for has_vault in [false, true] {
         let logins = logins_with(&fake, settings(), Some(vault()).filter(|_| has_vault));
         let before = requests(&fake, "POST /register");
@@ -32,7 +31,7 @@ async fn a_registration_is_saved_when_a_login_with_it_succeeds_and_begun_logins_
 async fn a_few_registrations_of_a_server_are_kept_and_the_oldest_goes() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let vault = vault_in(&folder);
     let logins = logins_with(&fake, settings(), Some(Arc::clone(&vault)));
     let own_at = |port: u16| {
         let redirect_uri = Url::parse(&format!("http://127.0.0.1:{port}/oauth/callback")).expect("a URL");
@@ -96,7 +95,7 @@ async fn long_values_of_a_login_service_are_refused_by_name_and_nothing_is_saved
         ),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
-        let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+        let vault = vault_in(&folder);
         let logins = logins_with(&fake, settings(), Some(vault));
         fake.json(path, &answer);
         let refused = log_in(&logins, &alice()).await.expect_err(named).to_string();
@@ -126,15 +125,7 @@ async fn a_machine_asks_for_the_scopes_of_the_file_whatever_the_server_demands()
         (vec![], true, vec![Some("admin"), Some("admin a root")], true),
     ] {
         let fake = Fake::start();
-        let machine = Settings {
-            grant: Grant::ClientCredentials,
-            client_id: Some("machine".into()),
-            client_secret: Some("canary-secret".into()),
-            scopes,
-            takes_server_scopes,
-            ..settings()
-        };
-        let logins = logins_with(&fake, machine, None);
+        let logins = logins_with(&fake, Settings { scopes, takes_server_scopes, ..machine() }, None);
         let account = logins.account(None);
         let demanding = challenge("Bearer scope=\"admin\"");
         assert_eq!(account.refused(None, StatusCode::UNAUTHORIZED, &demanding).await, Ok(true));
@@ -152,13 +143,7 @@ async fn a_machine_asks_for_the_scopes_of_the_file_whatever_the_server_demands()
 #[tokio::test]
 async fn an_ended_token_whose_renewal_is_refused_is_not_waited_for_in_a_loop() {
     let fake = Fake::start();
-    let machine = Settings {
-        grant: Grant::ClientCredentials,
-        client_id: Some("machine".into()),
-        client_secret: Some("canary-secret".into()),
-        ..settings()
-    };
-    let logins = logins_with(&fake, machine, None);
+    let logins = logins_with(&fake, machine(), None);
     let account = logins.account(None);
     fake.json("/token", &json!({"access_token": "a", "token_type": "Bearer", "expires_in": 1}));
     assert_eq!(account.refused(None, StatusCode::UNAUTHORIZED, &challenge("Bearer")).await, Ok(true));
@@ -170,13 +155,11 @@ async fn an_ended_token_whose_renewal_is_refused_is_not_waited_for_in_a_loop() {
 
 #[tokio::test]
 async fn begun_logins_hold_little_of_long_metadata_and_scopes_that_a_server_varies_do_not_add_up() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
+    let (fake, logins, account) = started();
     let mut metadata = fake.metadata("");
     metadata["scopes_supported"] = vec!["x".repeat(200); 1_000].into();
     metadata["grant_types_supported"] = vec!["authorization_code"; 1_000].into();
     fake.json("/.well-known/oauth-authorization-server", &metadata);
-    let account = logins.account(None);
     for at in 0..40 {
         let scopes: Vec<String> = (0..20).map(|of| format!("{at}-{of}-{}", "y".repeat(20))).collect();
         let demanding = challenge(&format!("Bearer scope=\"{}\"", scopes.join(" ")));

@@ -6,6 +6,7 @@ use auth::vault::{Vault, VaultConfig};
 use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::*;
 use crate::config::ClientAuthentication;
@@ -34,6 +35,35 @@ pub(super) fn logins_with(fake: &Fake, settings: Settings, vault: Option<Arc<Vau
 
 pub(super) fn logins(fake: &Fake) -> Arc<Logins> {
     logins_with(fake, settings(), None)
+}
+
+/// A fake authorization server, the logins at it, and the account of all principals.
+pub(super) fn started() -> (Fake, Arc<Logins>, Arc<Account>) {
+    let fake = Fake::start();
+    let logins = logins(&fake);
+    let account = logins.account(None);
+    (fake, logins, account)
+}
+
+/// Settings of a gateway that logs in as a machine.
+pub(super) fn machine() -> Settings {
+    Settings {
+        grant: Grant::ClientCredentials,
+        client_id: Some("machine".into()),
+        client_secret: Some("canary-secret".into()),
+        ..settings()
+    }
+}
+
+pub(super) fn vault_in(folder: &TempDir) -> Arc<Vault> {
+    Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() })
+}
+
+/// Lets `time` pass at once.
+pub(super) async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 pub(super) fn challenge(text: &str) -> HeaderMap {
@@ -75,9 +105,7 @@ pub(super) fn bearer(header: Option<http::HeaderValue>) -> String {
 
 #[tokio::test]
 async fn a_login_leads_to_a_token_and_a_logout_to_none() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
+    let (fake, logins, account) = started();
     assert_eq!(account.header().await, Ok(None), "the server may need no login");
     let refused = account.refused(None, StatusCode::UNAUTHORIZED, &challenge("Bearer scope=\"a\"")).await;
     assert!(matches!(refused, Err(Error::LoginRequired { .. })), "{refused:?}");
@@ -119,9 +147,7 @@ async fn a_started_login_works_once_for_its_principal_and_for_ten_minutes() {
     logins.finish(&alice(), pending, &response).await.expect("a login");
     assert!(logins.finish(&alice(), pending, &response).await.is_err(), "a replayed code");
     let pending = start().await;
-    tokio::time::pause();
-    tokio::time::advance(LOGIN_TIME).await;
-    tokio::time::resume();
+    pass(LOGIN_TIME).await;
     assert!(logins.finish(&alice(), pending, &response).await.is_err(), "too old");
     assert_eq!(requests(&fake, "POST /token"), 1);
 }
@@ -145,9 +171,7 @@ async fn started_logins_are_bounded_and_the_oldest_of_the_same_principal_goes_fi
 
 #[tokio::test]
 async fn an_expired_token_is_renewed_once_for_all_callers() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
+    let (fake, _logins, account) = started();
     account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
     for header in futures_util::future::join_all((0..64).map(|_| account.header())).await {
         assert_eq!(bearer(header.expect("a token")), "Bearer canary-new");
@@ -157,13 +181,9 @@ async fn an_expired_token_is_renewed_once_for_all_callers() {
 
 #[tokio::test]
 async fn a_token_that_ends_soon_is_renewed_while_it_is_still_sent() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
+    let (fake, _logins, account) = started();
     account.log_in(saved(&fake, Duration::from_secs(4))).await.expect("a login");
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_millis(1_900)).await;
-    tokio::time::resume();
+    pass(Duration::from_millis(1_900)).await;
     let sent = bearer(account.header().await.expect("a token"));
     let mut now = sent.clone();
     for _ in 0..200 {
@@ -179,9 +199,7 @@ async fn a_token_that_ends_soon_is_renewed_while_it_is_still_sent() {
 
 #[tokio::test]
 async fn a_renewal_goes_on_when_its_caller_leaves() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
+    let (fake, _logins, account) = started();
     account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
     let mut leaving = Box::pin(account.header());
     assert!(futures_util::poll!(leaving.as_mut()).is_pending());
@@ -192,9 +210,7 @@ async fn a_renewal_goes_on_when_its_caller_leaves() {
 
 #[tokio::test]
 async fn a_busy_authorization_server_costs_no_token_and_is_left_alone_for_a_while() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
+    let (fake, _logins, account) = started();
     for status in [429, 500, 503] {
         fake.answer("/token", status, "60", "");
         account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
@@ -205,25 +221,9 @@ async fn a_busy_authorization_server_costs_no_token_and_is_left_alone_for_a_whil
         }
         assert_eq!(requests(&fake, "POST /token"), before + 1, "{status}");
         fake.answer("/token", 200, "", GRANTED);
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_mins(1)).await;
-        tokio::time::resume();
+        pass(Duration::from_mins(1)).await;
         assert_eq!(bearer(account.header().await.expect("a token")), "Bearer canary-new", "{status}");
     }
-}
-
-#[tokio::test]
-async fn a_revoked_grant_costs_one_renewal_and_then_nothing() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
-    fake.answer("/token", 400, "", r#"{"error":"invalid_grant"}"#);
-    account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
-    for _ in 0..100 {
-        assert!(matches!(account.header().await, Err(Error::LoginRequired { .. })));
-    }
-    assert_eq!(fake.lines(), ["POST /token"]);
-    assert_eq!(logins.status(None).state, LoginState::LoginRequired);
 }
 
 #[tokio::test]
@@ -231,7 +231,7 @@ async fn a_refused_token_is_renewed_once_and_a_new_one_is_not_renewed_again() {
     let fake = Fake::start();
     let logins = logins(&fake);
     let folder = tempfile::tempdir().expect("a folder");
-    let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let vault = vault_in(&folder);
     let shelf = LoginStore { vault: Some(Arc::clone(&vault)), server: "notes".into(), url: fake.url("/mcp") };
     shelf.save_login(None, &saved(&fake, Duration::from_hours(1))).await;
     drop(logins);
@@ -279,9 +279,7 @@ async fn the_count_of_changes_grows_with_each_change_of_the_secrets() {
 
 #[tokio::test]
 async fn a_refused_token_is_not_taken_for_a_new_one() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
+    let (fake, _logins, account) = started();
     account.log_in(saved(&fake, Duration::from_hours(1))).await.expect("a login");
     account.renewed().await;
     let header = account.header().await.expect("a token");
@@ -295,9 +293,7 @@ async fn a_refused_token_is_not_taken_for_a_new_one() {
 
 #[tokio::test]
 async fn a_call_that_lacks_a_scope_asks_for_it_beside_the_others() {
-    let fake = Fake::start();
-    let logins = logins(&fake);
-    let account = logins.account(None);
+    let (fake, logins, account) = started();
     account.log_in(saved(&fake, Duration::from_hours(1))).await.expect("a login");
     let header = account.header().await.expect("a token");
     let lacks = |scope: &str| challenge(&format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\""));
@@ -360,32 +356,9 @@ async fn renewal_does_not_bring_a_removed_login_back() {
 }
 
 #[tokio::test]
-async fn each_principal_has_a_login_of_its_own_where_that_is_configured() {
-    let fake = Fake::start();
-    let own_logins = Settings { per: Per::Principal, ..settings() };
-    let logins = logins_with(&fake, own_logins, None);
-    let bob: Arc<str> = "key:bob".into();
-    let unauthorized = (StatusCode::UNAUTHORIZED, challenge("Bearer"));
-    let shared = logins.account(None);
-    assert!(shared.refused(None, unauthorized.0, &unauthorized.1).await.is_err());
-    log_in(&logins, &alice()).await.expect("a login");
-    assert_eq!(bearer(logins.account(Some(&alice())).header().await.expect("a token")), "Bearer canary-new");
-    let of_bob = logins.account(Some(&bob)).header().await;
-    assert!(matches!(of_bob, Err(Error::LoginRequired { .. })), "no token of somebody else: {of_bob:?}");
-    assert!(matches!(shared.header().await, Err(Error::LoginRequired { .. })));
-    assert_eq!(logins.status(Some(&bob)).state, LoginState::LoginRequired);
-}
-
-#[tokio::test]
 async fn a_machine_gets_its_token_without_a_person() {
     let fake = Fake::start();
-    let machine = Settings {
-        grant: Grant::ClientCredentials,
-        client_id: Some("machine".into()),
-        client_secret: Some("canary-secret".into()),
-        ..settings()
-    };
-    let logins = logins_with(&fake, machine, None);
+    let logins = logins_with(&fake, machine(), None);
     let account = logins.account(None);
     assert_eq!(account.refused(None, StatusCode::UNAUTHORIZED, &challenge("Bearer")).await, Ok(true));
     assert_eq!(bearer(account.header().await.expect("a token")), "Bearer canary-new");

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use auth::vault::{Vault, VaultConfig};
 use http::StatusCode;
 
-use super::tests::{bearer, challenge, logins_with, requests, saved};
+use super::tests::{bearer, challenge, logins_with, pass, requests, saved, vault_in};
 use crate::Error;
 use crate::account::Account;
 use crate::fake_tests::{Fake, settings};
@@ -15,7 +14,7 @@ use crate::saved::LoginStore;
 async fn processes_that_share_the_vault_renew_a_token_once() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let vault = || vault_in(&folder);
     let store = LoginStore { vault: Some(vault()), server: "notes".into(), url: fake.url("/mcp") };
     store.save_login(None, &saved(&fake, Duration::ZERO)).await;
     let processes: Vec<_> = (0..4).map(|_| logins_with(&fake, settings(), Some(vault()))).collect();
@@ -31,9 +30,7 @@ async fn processes_that_share_the_vault_renew_a_token_once() {
     store.save_login(None, &renewed).await;
     let old = accounts[0].header().await.expect("a token");
     let invalid = challenge("Bearer error=\"invalid_token\"");
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(3)).await; // a token this young is not renewed
-    tokio::time::resume();
+    pass(Duration::from_secs(3)).await; // a token this young is not renewed
     let repeated = accounts[0].refused(old.as_ref(), StatusCode::UNAUTHORIZED, &invalid).await;
     assert_eq!(repeated, Ok(true));
     let request = fake.seen().pop().expect("a request");
@@ -44,15 +41,12 @@ async fn processes_that_share_the_vault_renew_a_token_once() {
 async fn a_token_that_could_not_be_saved_is_renewed_from_memory() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
-    let logins = logins_with(&fake, settings(), Some(vault));
+    let logins = logins_with(&fake, settings(), Some(vault_in(&folder)));
     let account = logins.account(None);
     account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
     std::fs::create_dir(folder.path().join("vault.json.new")).expect("now the vault cannot be written");
     let token = account.header().await.expect("a token");
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(3)).await; // a token this young is not renewed
-    tokio::time::resume();
+    pass(Duration::from_secs(3)).await; // a token this young is not renewed
     let invalid = challenge("Bearer error=\"invalid_token\"");
     assert_eq!(account.refused(token.as_ref(), StatusCode::UNAUTHORIZED, &invalid).await, Ok(true));
     let requests = fake.seen().into_iter().filter(|seen| seen.line == "POST /token");
@@ -64,7 +58,7 @@ async fn a_token_that_could_not_be_saved_is_renewed_from_memory() {
 async fn a_login_that_another_process_makes_is_found_and_a_refused_one_is_not_tried_again() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let vault = || vault_in(&folder);
     let [here, there] = [(); 2].map(|()| logins_with(&fake, settings(), Some(vault())).account(None));
     let unauthorized = challenge("Bearer");
     assert!(

@@ -1,24 +1,15 @@
 //! Variables that name further certificate authorities, which a program does not inherit.
 
 use super::finding::Finding;
-use super::programs::stdio;
+use super::programs::lacking;
 use super::subject::Subject;
 use upstream::transport::stdio::CERTIFICATE_VARIABLES;
 
 pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = CERTIFICATE_VARIABLES.into_iter().filter(is_set).collect();
-    let lacks = |server: &&upstream::Config| {
-        let gets = |name: &&str| {
-            stdio(server).is_some_and(|stdio| {
-                stdio.env.contains_key(*name) || stdio.pass_env.iter().any(|passed| passed == name)
-            })
-        };
-        stdio(server).is_some() && !set.iter().all(gets)
-    };
-    let without: Vec<String> =
-        subject.servers().filter(lacks).map(|server| server.name.to_string()).collect();
-    if set.is_empty() || without.is_empty() {
+    let without = lacking(subject, &set);
+    if without.is_empty() {
         return Vec::new();
     }
     let names = set.join(", ");

@@ -90,6 +90,17 @@ pub(super) fn stdio(server: &upstream::Config) -> Option<&Stdio> {
     }
 }
 
+/// The names of the servers whose programs do not get all of `variables`.
+pub(super) fn lacking(subject: &Subject<'_>, variables: &[&str]) -> Vec<String> {
+    let lacks = |stdio: &Stdio, name: &str| {
+        !stdio.env.contains_key(name) && !stdio.pass_env.iter().any(|passed| passed == name)
+    };
+    let lacks_one = |server: &&upstream::Config| {
+        stdio(server).is_some_and(|stdio| variables.iter().any(|&name| lacks(stdio, name)))
+    };
+    subject.servers().filter(lacks_one).map(|server| server.name.to_string()).collect()
+}
+
 fn missing(server: &upstream::Config, stdio: &Stdio) -> Option<Finding> {
     let reason = find_program(stdio).err()?;
     let found = Finding::problem(format!("{}: `{}` cannot be started: {reason}", server.name, server.target));

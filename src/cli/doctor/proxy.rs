@@ -1,7 +1,7 @@
 //! Variables for a proxy, which Switchyard uses only where the file says so, and does not pass on by itself.
 
 use super::finding::Finding;
-use super::programs::stdio;
+use super::programs::lacking;
 use super::subject::Subject;
 use crate::connect::is_loopback;
 use upstream::config::Transport;
@@ -11,12 +11,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     let Some(variable) = proxy_variable() else { return Vec::new() };
     let far = subject.servers().filter(|server| is_far(server)).map(|server| server.name.to_string());
     let far: Vec<String> = far.collect();
-    let without = subject.servers().filter(|server| {
-        stdio(server).is_some_and(|stdio| {
-            !stdio.env.contains_key(variable) && !stdio.pass_env.iter().any(|passed| passed == variable)
-        })
-    });
-    let without: Vec<String> = without.map(|server| server.name.to_string()).collect();
+    let without = lacking(subject, &[variable]);
     let direct = (!far.is_empty()).then(|| {
         Finding::warning(format!(
             "{variable} is set, and Switchyard connects to servers directly: {}",

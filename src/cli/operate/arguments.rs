@@ -18,17 +18,6 @@ use json::Raw;
 /// Bytes of an object on standard input.
 const MAX_INPUT: u64 = 64 * 1024 * 1024;
 
-/// A value on the command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Value {
-    /// A string.
-    Text(String),
-    /// A number, `true` or `false`; a string if the tool wants one.
-    Literal(String),
-    /// Any value.
-    Json(Raw),
-}
-
 /// Arguments as they were typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TypedArguments {
@@ -36,9 +25,16 @@ pub(super) enum TypedArguments {
     Whole(Raw),
 }
 
-/// A value whose type is known, or depends on the tool.
+/// A value on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Typed(Value);
+pub(super) enum Typed {
+    /// A string.
+    Text(String),
+    /// A number, `true` or `false`; a string if the tool wants one.
+    Literal(String),
+    /// Any value.
+    Json(Raw),
+}
 
 impl TypedArguments {
     /// Reads `words` (`key=value`, `key:=JSON`, or `-` alone), or the object in `json`.
@@ -61,7 +57,7 @@ impl TypedArguments {
     /// Whether a value depends on the type that the tool wants.
     pub(super) fn depends_on_schema(&self) -> bool {
         let Self::Pairs(pairs) = self else { return false };
-        pairs.iter().any(|(_, value)| matches!(value.0, Value::Literal(_)))
+        pairs.iter().any(|(_, value)| matches!(value, Typed::Literal(_)))
     }
 
     /// Returns the object for a tool with this input schema.
@@ -75,12 +71,12 @@ impl TypedArguments {
             let property = properties.as_ref().and_then(|all| all.get(name));
             property.is_some_and(|property| wants_only_text(&property))
         };
-        let values = pairs.iter().map(|(name, Typed(value))| match value {
-            Value::Literal(literal) if !wants_text(name) => {
+        let values = pairs.iter().map(|(name, value)| match value {
+            Typed::Literal(literal) if !wants_text(name) => {
                 (name, raw(literal.clone()).unwrap_or_else(|| Raw::of(literal)))
             }
-            Value::Text(text) | Value::Literal(text) => (name, Raw::of(text)),
-            Value::Json(value) => (name, value.clone()),
+            Typed::Text(text) | Typed::Literal(text) => (name, Raw::of(text)),
+            Typed::Json(value) => (name, value.clone()),
         });
         object_of(values)
     }
@@ -91,9 +87,9 @@ impl TypedArguments {
             Self::Whole(object) => return Ok(object.clone()),
             Self::Pairs(pairs) => pairs,
         };
-        let texts = pairs.iter().map(|(name, Typed(value))| match value {
-            Value::Text(text) | Value::Literal(text) => Ok((name, Raw::of(text))),
-            Value::Json(_) => {
+        let texts = pairs.iter().map(|(name, value)| match value {
+            Typed::Text(text) | Typed::Literal(text) => Ok((name, Raw::of(text))),
+            Typed::Json(_) => {
                 Err(CommandError::Usage(format!("arguments of prompts are strings: write {name}=…")))
             }
         });
@@ -157,12 +153,12 @@ fn pairs(words: &[String]) -> Result<TypedArguments, CommandError> {
                 "the argument {name} is given twice; write a list as {name}:='[…]'"
             )));
         }
-        pairs.push((name, Typed(value)));
+        pairs.push((name, value));
     }
     Ok(TypedArguments::Pairs(pairs))
 }
 
-fn pair(word: &str) -> Result<(String, Value), CommandError> {
+fn pair(word: &str) -> Result<(String, Typed), CommandError> {
     let expected =
         || CommandError::Usage(format!("{word:?} is not an argument: write key=value, or key:=JSON"));
     let (name, text) = word.split_once('=').ok_or_else(expected)?;
@@ -170,7 +166,7 @@ fn pair(word: &str) -> Result<(String, Value), CommandError> {
         let value = Raw::parse(&text.trim().to_owned().into());
         let value = value
             .map_err(|error| CommandError::Usage(format!("the value of {name} is not JSON: {error}")))?;
-        return Ok((name.to_owned(), Value::Json(value)));
+        return Ok((name.to_owned(), Typed::Json(value)));
     }
     if name.is_empty() {
         return Err(expected());
@@ -179,7 +175,7 @@ fn pair(word: &str) -> Result<(String, Value), CommandError> {
         Some(b'-' | b'0'..=b'9') => raw(text.to_owned()).is_some() && text.trim() == text,
         _ => matches!(text, "true" | "false"),
     };
-    let value = if is_literal { Value::Literal } else { Value::Text };
+    let value = if is_literal { Typed::Literal } else { Typed::Text };
     Ok((name.to_owned(), value(text.to_owned())))
 }
 

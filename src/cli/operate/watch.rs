@@ -43,7 +43,7 @@ pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), 
                 let servers = elements(&document, "servers")?;
                 let (table, sample) = table_of(&servers, before.as_ref());
                 let names = servers.iter().map(|server| text(server, "name")).collect();
-                let view = View { names, document, table };
+                let view = View { document, names, table };
                 screen.redraw(&title(&how_many_are_healthy(&servers)), Some(&view))?;
                 before = Some(sample);
             }
