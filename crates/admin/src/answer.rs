@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
@@ -18,6 +19,9 @@ use protocol::openapi::{CallCode, JsonObject};
 use protocol::{ErrorCode, ErrorObject};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::RequestId;
+
+/// Approximate size of an answer beside the text of the tool.
+const ENVELOPE: usize = 512;
 
 /// The answer of a tool.
 #[derive(Debug, ToSchema)]
@@ -65,11 +69,9 @@ pub(super) struct Answer<'a> {
     server: &'a str,
     /// `tool` under its older name.
     #[schema(examples("create_issue"))]
-    #[allow(dead_code)] // printed from `tool`
     tool_name: &'a str,
     /// `server` under its older name.
     #[schema(examples("issues"))]
-    #[allow(dead_code)] // printed from `server`
     server_name: &'a str,
     /// From the request to the answer, waiting and retries included.
     #[schema(examples(234.5), minimum = 0)]
@@ -132,31 +134,52 @@ impl<'a> Answer<'a> {
         })
     }
 
-    /// Prints it. Values of the server are copied as they are, and not checked again.
-    fn print(&self) -> Raw {
-        let [tool, server] = [self.tool, self.server].map(Raw::of);
-        let (code, hint) = (self.code.as_ref().map(Raw::of), self.hint.map(Raw::of));
-        let (success, retryable) = (Raw::of(&self.success), self.retryable.as_ref().map(Raw::of));
-        let (time, id) = (Raw::of(&self.execution_time_ms), Raw::of(&self.request_id));
-        let members = [
-            ("success", Some(&success)),
-            ("data", Some(&self.data)),
-            ("structured_content", self.structured_content.as_ref()),
-            ("content", Some(&self.content)),
-            ("error", self.error.as_ref()),
-            ("code", code.as_ref()),
-            ("hint", hint.as_ref()),
-            ("retryable", retryable.as_ref()),
-            ("rpc_error", self.rpc_error.as_ref()),
-            ("tool", Some(&tool)),
-            ("server", Some(&server)),
-            ("tool_name", Some(&tool)),
-            ("server_name", Some(&server)),
-            ("execution_time_ms", Some(&time)),
-            ("request_id", Some(&id)),
-        ];
-        let members: Vec<_> = members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        Raw::object(&members)
+    /// Prints it, in about `size` bytes.
+    fn print(&self, size: usize) -> Bytes {
+        let mut out = PrintedMembers(Vec::with_capacity(size));
+        out.own("success", Some(self.success));
+        out.copied("data", Some(&self.data));
+        out.copied("structured_content", self.structured_content.as_ref());
+        out.copied("content", Some(&self.content));
+        out.copied("error", self.error.as_ref());
+        out.own("code", self.code);
+        out.own("hint", self.hint);
+        out.own("retryable", self.retryable);
+        out.copied("rpc_error", self.rpc_error.as_ref());
+        out.own("tool", Some(self.tool));
+        out.own("server", Some(self.server));
+        out.own("tool_name", Some(self.tool_name));
+        out.own("server_name", Some(self.server_name));
+        out.own("execution_time_ms", Some(self.execution_time_ms));
+        out.own("request_id", Some(self.request_id));
+        out.0.push(b'}');
+        out.0.into()
+    }
+}
+
+/// The printed members of an answer. The derived printer would read each value of a server once more.
+struct PrintedMembers(Vec<u8>);
+
+impl PrintedMembers {
+    /// Adds a value of a server as it is.
+    fn copied(&mut self, name: &str, value: Option<&Raw>) {
+        if let Some(value) = value {
+            self.name(name);
+            self.0.extend_from_slice(value.bytes());
+        }
+    }
+
+    fn own(&mut self, name: &str, value: Option<impl Serialize>) {
+        if let Some(value) = value {
+            self.name(name);
+            serde_json::to_writer(&mut self.0, &value).expect("own types print as JSON");
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
     }
 }
 
@@ -174,7 +197,7 @@ pub(super) fn printed(
     if 2 * size >= SMALL {
         charge.cover(5 * size).map_err(exhausted)?;
     }
-    let printed = Answer::of(called, tool, id)?.print().bytes().clone();
+    let printed = Answer::of(called, tool, id)?.print(2 * size + ENVELOPE);
     if printed.len() < SMALL { Ok(printed) } else { charge.hold(printed).map_err(exhausted) }
 }
 
