@@ -1,7 +1,7 @@
-//! Compresses the files that become part of the program: the pages of the documentation, and the OpenAPI document.
+//! Compresses the files that become part of the program: the pages of the documentation, and the `OpenAPI` document.
 //!
-//! `config::documentation` includes the list of pages, and `library` the document. Pages for those who change Switchyard are left out, and pages that say the
-//! same for each client, as in `mcp_servers.yaml` of the repository.
+//! `config::documentation` includes the list of pages, and `library` the document. Pages for those who change Switchyard are
+//! left out, and pages that say the same for each client, as in `mcp_servers.yaml` of the repository.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -25,9 +25,10 @@ fn main() -> io::Result<()> {
     pages.sort();
     let mut list = String::from("&[\n");
     for page in pages {
-        let path = out.join(page.replace('/', "-") + ".gz");
-        compress(&docs.join(&page), &path)?;
-        writeln!(list, "    ({page:?}, include_bytes!({path:?}).as_slice()),").map_err(io::Error::other)?;
+        let name = page.replace('/', "-") + ".gz";
+        compress(&docs.join(&page), &out.join(&name))?;
+        let bytes = format!(r#"include_bytes!(concat!(env!("OUT_DIR"), "/{name}"))"#);
+        writeln!(list, "    ({page:?}, {bytes}.as_slice()),").map_err(io::Error::other)?;
     }
     list.push_str("]\n");
     fs::write(out.join("documentation.rs"), list)?;

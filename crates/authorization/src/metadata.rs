@@ -49,3 +49,19 @@ pub(crate) fn metadata(issuer: &str, registers: bool) -> Value {
     }
     metadata
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_has_what_clients_look_for() {
+        let metadata = metadata("https://gw.example", true);
+        assert_eq!(metadata["issuer"], "https://gw.example");
+        assert_eq!(metadata["registration_endpoint"], "https://gw.example/oauth/register");
+        assert_eq!(metadata["code_challenge_methods_supported"], json!(["S256"]));
+        assert_eq!(metadata["client_id_metadata_document_supported"], true);
+        assert_eq!(metadata["authorization_response_iss_parameter_supported"], true);
+        assert_eq!(metadata["token_endpoint_auth_methods_supported"][0], "none");
+    }
+}

@@ -590,18 +590,6 @@ async fn codes_that_nobody_redeems_displace_no_login() {
 }
 
 #[tokio::test]
-async fn metadata_has_what_clients_look_for() {
-    let site = Site::new(Vec::new()).await;
-    let metadata = site.server.metadata();
-    assert_eq!(metadata["issuer"], ISSUER);
-    assert_eq!(metadata["registration_endpoint"], "https://gw.example/oauth/register");
-    assert_eq!(metadata["code_challenge_methods_supported"], json!(["S256"]));
-    assert_eq!(metadata["client_id_metadata_document_supported"], true);
-    assert_eq!(metadata["authorization_response_iss_parameter_supported"], true);
-    assert_eq!(metadata["token_endpoint_auth_methods_supported"][0], "none");
-}
-
-#[tokio::test]
 async fn answer_in_a_log_shows_no_token() {
     let (site, _, _, tokens) = logged_in().await;
     let text = format!("{tokens:?} {:?}", site.server.grants(None, site.now).await.expect("grants"));

@@ -1,5 +1,5 @@
-//! The base of every part of the program: tasks with a common shutdown, worker threads, telemetry, the memory budget,
-//! secrets, private and regular files, rates, the connection to Redis, and the cache.
+//! The base of every part of the program: tasks with a common shutdown, worker threads, telemetry and the memory budget.
+//! Secrets, private and regular files, rates, the connection to Redis, and the cache are here too.
 //!
 //! Does not depend on MCP servers and clients.
 
