@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use settings::one_line;
 
-use super::error::{CommandError, exit};
+use super::error::{CommandError, exit_unless_done};
 use super::operate::screen::width_of;
 use super::operate::table::{Cell, Table};
 use super::visible::VisibleWriter;
@@ -50,11 +50,8 @@ impl CommandStreams<'_> {
 
     /// Says why the command failed, and returns the exit code.
     pub(super) fn end(&mut self, result: Result<(), CommandError>) -> ExitCode {
-        match result {
-            // Output is closed: neither the result nor the question was seen.
-            Err(CommandError::Closed) => ExitCode::FAILURE,
-            result => exit(result, self.err),
-        }
+        // If the output is closed, neither the result nor the question was seen.
+        exit_unless_done(result, self.err)
     }
 
     /// Prints the difference of each file, and asks whether to write them. False if the command was only to show them.

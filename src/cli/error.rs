@@ -23,8 +23,8 @@ pub(super) enum CommandError {
     /// The arguments do not fit together, or not to the gateway.
     #[error("{0}")]
     Usage(String),
-    /// The reader of standard output has gone, as with `head`.
-    #[error("standard output is closed")]
+    /// The reader of standard output has gone, as with `head`, or the one of standard error.
+    #[error("the output is closed")]
     Closed,
     /// No gateway answered.
     #[error("cannot reach the gateway at {url}: {reason}; is it running? name another one with --url")]
@@ -92,6 +92,14 @@ impl From<auth::Error> for CommandError {
 impl From<auth::vault::Error> for CommandError {
     fn from(error: auth::vault::Error) -> Self {
         Self::Refused(error.to_string())
+    }
+}
+
+/// Like [`exit`], for a command that does not do its work if its output is closed: that is a failure then.
+pub(super) fn exit_unless_done(ended: Result<(), CommandError>, err: &mut dyn Write) -> ExitCode {
+    match ended {
+        Err(CommandError::Closed) => ExitCode::FAILURE,
+        ended => exit(ended, err),
     }
 }
 

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use super::error::{CommandError, exit};
+use super::error::{CommandError, exit, exit_unless_done};
 use super::remote::{Remote, RunningGateway, block_on};
 use super::{browser, visible};
 use gateway::login_links::LIFETIME;
@@ -115,7 +115,7 @@ pub(super) fn run(arguments: &Login) -> ExitCode {
     let open = |url: &Url| !no_browser && browser::open(url);
     let mut terminal = LoginTerminal { out: &mut out, err: &mut err, open: &open };
     let ended = block_on(log_in(&arguments.running, &arguments.server, &mut terminal));
-    exit(ended, &mut err)
+    exit_unless_done(ended, &mut err)
 }
 
 /// Logs out of a server.
@@ -143,7 +143,7 @@ async fn log_in_at(
     if before.is_logged_in() {
         let line = before.line();
         let text = format!("already logged in to {server} as {line}; `switchyard logout` ends that login");
-        return say(terminal.out, &text);
+        return report(terminal.out, &text);
     }
     let link: Link = remote.login(Method::POST, server).await?;
     let url = Url::parse(&link.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -155,7 +155,7 @@ async fn log_in_at(
         if is_open { "in the browser that was opened" } else { "in a browser, under the address above" };
     say(terminal.err, &format!("log in to {server} {place}; waiting for at most ten minutes"))?;
     let shown = finished(remote, server, before.failure.as_ref()).await?;
-    say(terminal.out, &format!("logged in to {server} as {}", shown.line()))
+    report(terminal.out, &format!("logged in to {server} as {}", shown.line()))
 }
 
 /// Waits until a person has logged in, or until an attempt after `before` has failed.
@@ -188,6 +188,14 @@ async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) ->
     let ended = remote.login::<LoginView>(Method::DELETE, server).await;
     ended.map_err(|error| error.of(&remote))?;
     say(out, &format!("logged out of {server}"))
+}
+
+/// Writes the result. If its reader has gone, the command has succeeded all the same.
+fn report(out: &mut dyn Write, text: &str) -> Result<(), CommandError> {
+    match say(out, text) {
+        Err(CommandError::Closed) => Ok(()),
+        said => said,
+    }
 }
 
 /// Writes a line, so that the user sees it at once.

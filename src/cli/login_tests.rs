@@ -104,6 +104,35 @@ async fn an_existing_login_is_told_and_not_replaced() {
     assert!(server.seen().iter().all(|seen| seen.line.starts_with("GET")));
 }
 
+/// A stream whose reader has gone.
+struct Gone;
+
+impl Write for Gone {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn closed_output_is_a_failure_only_before_the_login() {
+    let open = |_: &Url| true;
+    for (looks, is_closed, code) in
+        [(1, "err", ExitCode::FAILURE), (1, "out", ExitCode::FAILURE), (0, "out", ExitCode::SUCCESS)]
+    {
+        let server = gateway(looks).await;
+        let (mut gone, mut kept) = (Gone, Vec::new());
+        let (out, err): (&mut dyn Write, &mut dyn Write) =
+            if is_closed == "out" { (&mut gone, &mut kept) } else { (&mut kept, &mut gone) };
+        let mut terminal = LoginTerminal { out, err, open: &open };
+        let ended = log_in(&running(&server), "notes", &mut terminal).await;
+        assert_eq!(exit_unless_done(ended, &mut Vec::new()), code, "{looks} {is_closed}");
+    }
+}
+
 #[tokio::test]
 async fn each_kind_of_failure_has_its_exit_code() {
     let problem = r#"{"detail":"the request carries no credential","hint":"send a credential"}"#;

@@ -130,6 +130,8 @@ fn list(
     };
     let mut rows: Vec<_> = secrets.map(row).collect();
     rows.sort();
+    // Whole principals, because a user types them after `--for`.
+    streams.width = None;
     streams.table(&["NAME", "FOR", "SET"], rows.into_iter())?;
     if damaged > 0 {
         let path = vault.path().display();

@@ -102,3 +102,22 @@ fn other_commands_are_named() {
         assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
     }
 }
+
+#[test]
+fn listed_secret_names_its_whole_principal_on_a_narrow_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = ConfigFile { config: folder.path().join("mcp_servers.yaml"), is_default: false };
+    std::fs::write(&file.config, "server: {state_dir: state}\nmcp_servers: {}\n").expect("written");
+    let environment = |_: &str| Err(std::env::VarError::NotPresent);
+    let settings = crate::config::Config::load_vault(&file.config, &environment).expect("valid");
+    let vault = auth::vault::Vault::open(settings.vault().expect("a vault")).expect("opened");
+    let principal = "login:login.example.org/realms/people#6f1c2b9e-5a41-4f0e-9a55-b0a6f1c2d7e4";
+    vault.put_blocking(&auth::vault::Entry::secret_of(principal, "CRM_KEY"), b"canary").expect("written");
+    let list = Secret::List { principal: None, file };
+    let (code, out, _) = ran(None, |streams| {
+        streams.width = Some(40);
+        secret::run(&list, &environment, streams)
+    });
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert!(out.contains(principal), "{out}");
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::stream::{self, StreamExt};
 
-use super::error::{CommandError, exit};
+use super::error::{CommandError, exit_unless_done};
 use super::{ConfigFile, connect_check, visible};
 use crate::app::CLOSE_TIME;
 use gateway::manager::{self, Manager, NotConfigured, ServerStatus};
@@ -54,7 +54,7 @@ pub(crate) struct Warm {
 pub(super) fn run(arguments: &Warm) -> ExitCode {
     let mut err = io::stderr().lock();
     let warmed = warm_and_tell(arguments, &mut err);
-    exit(warmed, &mut err)
+    exit_unless_done(warmed, &mut err)
 }
 
 /// Warms the chosen servers. Unless servers were named, those with mistakes are reported after the others.

@@ -17,6 +17,7 @@ use crate::embedding::{self, Embedding};
 use crate::progress::Report;
 use crate::refusal::Refusal;
 use settings::nearest_few;
+use upstream::api::Error;
 
 /// Documents that are cut, embedded and written at a time. Each holds all its vectors in memory.
 const WRITERS: usize = 4;
@@ -65,6 +66,19 @@ impl ChromaContext {
         match self.chroma.collection(&full).await? {
             Some(found) => Ok(found),
             None => Err(self.no_collection("collection", name).await.into()),
+        }
+    }
+
+    /// Returns the collection `name` as it is now, if the one of `outcome` is gone: it was deleted and made again while texts
+    /// were embedded.
+    pub(super) async fn reopened<T>(
+        &self,
+        name: &str,
+        outcome: &Result<T, Failure>,
+    ) -> Result<Option<Collection>, Failure> {
+        match outcome {
+            Err(Failure::Failed(Error::Backend { status: 404, .. })) => self.open(name).await.map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -166,7 +180,6 @@ mod tests {
     use crate::chroma::fixture;
     use crate::embedding::{EmbeddingFuture, Window};
     use runtime::shutdown::Shutdown;
-    use upstream::api::Error;
 
     /// A model that takes the same time for each text.
     struct Slow(Duration);

@@ -135,10 +135,6 @@ impl EmbeddedText {
         let source = layout::source(content, &metadata);
         Draft { pieces: self.pieces, metadata, source, chunk_size: self.chunk_size }
     }
-
-    fn dimension(&self) -> usize {
-        self.pieces.first().map_or(0, |piece| piece.vector.len())
-    }
 }
 
 /// Returns the result of `add_document`.
@@ -149,9 +145,12 @@ pub(super) async fn add(context: &ChromaContext, input: AddInput, report: &Repor
     let _turn = context.writers.acquire().await;
     let size = input.chunk_size.map(|size| size as usize);
     let text = embedded(context, ABOUT_ADD.name, &input.content, size, report).await?;
-    let dimension = text.dimension();
     let draft = text.draft(&input.content, said);
-    let (document_id, replaced) = put_new(context, &collection, &draft, dimension).await?;
+    let mut written = put_new(context, &collection, &draft).await;
+    if let Some(collection) = context.reopened(&input.collection, &written).await? {
+        written = put_new(context, &collection, &draft).await;
+    }
+    let (document_id, replaced) = written?;
     Ok(Raw::of(&WriteOutput {
         document_id,
         collection: input.collection,
@@ -166,9 +165,8 @@ async fn put_new(
     context: &ChromaContext,
     collection: &Collection,
     draft: &Draft,
-    dimension: usize,
 ) -> Result<(String, bool), Failure> {
-    model_check::agree(context, collection, dimension).await?;
+    model_check::agree(context, collection, draft.dimension()).await?;
     for turn in 0..TURNS {
         let document = layout::document_id(&draft.source, turn);
         let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document: &document };
@@ -191,31 +189,49 @@ async fn put_new(
 /// Returns the result of `update_document`.
 pub(super) async fn update(
     context: &ChromaContext,
-    input: UpdateInput,
+    mut input: UpdateInput,
     report: &Report,
 ) -> Result<Raw, Failure> {
-    let said = input.metadata.map(|said| metadata::check(said, Subject::Document)).transpose()?;
+    let said = input.metadata.take().map(|said| metadata::check(said, Subject::Document)).transpose()?;
     let collection = context.open(&input.collection).await?;
     model_check::check(context, &collection, None)?;
     let head = head(context, &collection, &input.doc_id).await?;
     let _turn = context.writers.acquire().await;
     let size = head.number("chunk_size").and_then(|size| usize::try_from(size).ok());
     let text = embedded(context, ABOUT_UPDATE.name, &input.content, size, report).await?;
-    model_check::agree(context, &collection, text.dimension()).await?;
+    let mut draft = text.draft(&input.content, said.clone().unwrap_or_default());
+    let mut written = put_update(context, &collection, &input, said.as_ref(), &mut draft).await;
+    if let Some(collection) = context.reopened(&input.collection, &written).await? {
+        written = put_update(context, &collection, &input, said.as_ref(), &mut draft).await;
+    }
+    written?;
+    Ok(Raw::of(&WriteOutput {
+        document_id: input.doc_id,
+        collection: input.collection,
+        chunks: draft.pieces.len(),
+        replaced: true,
+    }))
+}
+
+/// Replaces the document of `input` by `draft`, with the metadata that it has unless the caller `said` others.
+async fn put_update(
+    context: &ChromaContext,
+    collection: &Collection,
+    input: &UpdateInput,
+    said: Option<&Metadata>,
+    draft: &mut Draft,
+) -> Result<(), Failure> {
+    model_check::agree(context, collection, draft.dimension()).await?;
     let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document: &input.doc_id };
     let _writer = context.locks.lock(collection.id, &input.doc_id).await;
     let found = place.look().await?;
     // The current head, because others may have written the document while this one was embedded.
     let Some(now) = &found.head else { return Err(no_document(&input.doc_id).into()) };
-    let draft = text.draft(&input.content, said.unwrap_or_else(|| now.caller_metadata()));
-    let chunks = draft.pieces.len();
-    place.put(found, &draft).await?;
-    Ok(Raw::of(&WriteOutput {
-        document_id: input.doc_id,
-        collection: input.collection,
-        chunks,
-        replaced: true,
-    }))
+    if said.is_none() {
+        draft.metadata = now.caller_metadata();
+        draft.source = layout::source(&input.content, &draft.metadata);
+    }
+    place.put(found, draft).await
 }
 
 /// Returns the result of `delete_document`.

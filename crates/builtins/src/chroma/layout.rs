@@ -46,6 +46,13 @@ pub(super) struct Draft {
     pub chunk_size: Option<usize>,
 }
 
+impl Draft {
+    /// The numbers in a vector.
+    pub(super) fn dimension(&self) -> usize {
+        self.pieces.first().map_or(0, |piece| piece.vector.len())
+    }
+}
+
 /// The head of a stored document.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Head {

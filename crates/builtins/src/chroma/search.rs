@@ -8,7 +8,7 @@ use super::consistent_search::{NearestSearch, seek};
 use super::filter::filter;
 use super::layout::RecordMark;
 use super::metadata::Subject;
-use super::model::{Hit, Metadata, Space};
+use super::model::{Collection, Hit, Metadata, Space};
 use super::model_check;
 use crate::answer::Failure;
 use crate::chroma::context::ChromaContext;
@@ -94,16 +94,29 @@ pub(super) async fn search(
 ) -> Result<Raw, Failure> {
     let conditions = input.filters.unwrap_or_default();
     let filter = filter(&conditions).map_err(|bad| bad_filter(&conditions, &bad.to_string()))?;
-    let collection = context.open(&input.collection).await?;
+    let mut collection = context.open(&input.collection).await?;
     model_check::check(context, &collection, None)?;
     let mut vectors = context.embed(ABOUT.name, std::slice::from_ref(&input.query), report).await?;
     let vector = vectors.pop().unwrap_or_default();
-    model_check::check(context, &collection, Some(vector.len()))?;
     let most = input.n_results.min(context.options.max_results);
     let nearest = NearestSearch { vector, filter, desired: most as usize };
-    let (hits, space) = (seek(&context.chroma, collection.id, nearest).await?, collection.space());
-    let results: Vec<ChunkItem> = hits.into_iter().map(|hit| passage(hit, space)).collect();
+    let mut hits = found(context, &collection, &nearest).await;
+    if let Some(made_again) = context.reopened(&input.collection, &hits).await? {
+        collection = made_again;
+        hits = found(context, &collection, &nearest).await;
+    }
+    let space = collection.space();
+    let results: Vec<ChunkItem> = hits?.into_iter().map(|hit| passage(hit, space)).collect();
     Ok(Raw::of(&SearchOutput { count: results.len(), results, collection: input.collection }))
+}
+
+async fn found(
+    context: &ChromaContext,
+    collection: &Collection,
+    nearest: &NearestSearch,
+) -> Result<Vec<Hit>, Failure> {
+    model_check::check(context, collection, Some(nearest.vector.len()))?;
+    Ok(seek(&context.chroma, collection.id, nearest.clone()).await?)
 }
 
 fn passage(hit: Hit, space: Space) -> ChunkItem {

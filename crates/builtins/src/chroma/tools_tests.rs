@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::FutureExt;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::double::Fault;
 use super::fixture::{Fixture, Letters, ask, options, refused, reply};
-use super::{collections, documents, search, tools};
-use crate::embedding::Embedding;
+use super::{VectorStore, collections, documents, search, tools};
+use crate::embedding::{Embedding, EmbeddingFuture, Window};
 use crate::hostile;
 use crate::tool::Tool;
 use upstream::api::Error;
@@ -227,6 +229,54 @@ async fn a_collection_that_was_made_anew_is_found_by_its_name() {
             "{tool}"
         );
     }
+}
+
+/// A model during whose work another program deletes the collection `docs` and makes it again.
+struct MadeAgain {
+    letters: Arc<Letters>,
+    other: VectorStore,
+}
+
+impl Embedding for MadeAgain {
+    fn embed<'a>(&'a self, texts: &'a [String], deadline: Instant) -> EmbeddingFuture<'a> {
+        async move {
+            ask(&self.other, "delete_collection", json!({"name": "docs"})).await;
+            ask(&self.other, "create_collection", json!({"name": "docs"})).await;
+            self.letters.embed(texts, deadline).await
+        }
+        .boxed()
+    }
+
+    fn provider(&self) -> &'static str {
+        self.letters.provider()
+    }
+
+    fn model(&self) -> &str {
+        self.letters.model()
+    }
+
+    fn window(&self) -> Window {
+        self.letters.window()
+    }
+}
+
+#[tokio::test]
+async fn a_collection_that_is_made_again_while_texts_are_embedded_is_used() {
+    let fixture = Fixture::new().await;
+    fixture.ask("create_collection", json!({"name": "docs"})).await;
+    let other = fixture.other(None, Arc::clone(&fixture.letters) as Arc<dyn Embedding>);
+    let model = MadeAgain { letters: Arc::clone(&fixture.letters), other };
+    let ours = fixture.other(None, Arc::new(model));
+    let added = ask(&ours, "add_document", json!({"collection": "docs", "content": "A text."})).await;
+    assert_eq!(added["chunks"], 1);
+    let update = json!({"collection": "docs", "doc_id": id(&added), "content": "Another."});
+    assert_eq!(
+        refused(&ours, "update_document", update).await["field"],
+        "doc_id",
+        "it went with the old one"
+    );
+    let found = ask(&ours, "search", json!({"collection": "docs", "query": "text"})).await;
+    assert_eq!(found["count"], 0);
 }
 
 #[tokio::test]

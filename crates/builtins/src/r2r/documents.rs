@@ -116,23 +116,33 @@ pub(super) async fn list(
     project: &Project,
     input: DocumentListInput,
 ) -> Result<Raw, Failure> {
-    let collection = project.or_own(input.collection_id).await?;
+    let mut collection = project.or_own(input.collection_id).await?;
+    let mut answer = listed(context, &input, collection).await;
+    if is_gone(&answer) {
+        project.forget(collection);
+        if input.collection_id.is_none() {
+            // The project's was deleted: another one is found or made.
+            collection = project.own().await?;
+            answer = listed(context, &input, collection).await;
+        }
+    }
+    if is_gone(&answer) { Err(no_collection(collection).into()) } else { answer }
+}
+
+/// Whether R2R does not know the collection, or not for this account.
+const fn is_gone(answer: &Result<Raw, Failure>) -> bool {
+    matches!(answer, Err(Failure::Failed(Error::Backend { status: 403 | 404, .. })))
+}
+
+async fn listed(context: &R2rContext, input: &DocumentListInput, collection: Id) -> Result<Raw, Failure> {
     let inputs = (ABOUT_LIST.name, input.offset, input.limit, input.status_filter);
     let make = async {
         match input.status_filter {
-            Filter::All => page(context, &input, collection).await,
-            filter => looked_through(context, &input, collection, filter).await,
+            Filter::All => page(context, input, collection).await,
+            filter => looked_through(context, input, collection, filter).await,
         }
     };
-    let answer = context.answers.fetch(context.options.cache_ttl.list, Some(collection), &inputs, make).await;
-    answer.map_err(|failure| match failure {
-        Failure::Failed(Error::Backend { status: 403 | 404, .. }) => {
-            // If it was the project's, the next call finds or makes another one.
-            project.forget(collection);
-            no_collection(collection).into()
-        }
-        failure => failure,
-    })
+    context.answers.fetch(context.options.cache_ttl.list, Some(collection), &inputs, make).await
 }
 
 async fn page(

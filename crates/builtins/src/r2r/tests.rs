@@ -273,6 +273,21 @@ async fn missing_or_foreign_document_is_named() {
 }
 
 #[tokio::test]
+async fn list_of_the_project_survives_the_end_of_its_collection() {
+    let fixture = Fixture::filled().await;
+    for filter in ["all", "success"] {
+        let gone = fixture.own().await;
+        let client = &fixture.ours.context.client;
+        client.delete::<Value>(&["collections", &gone.to_string()]).await.expect("deleted");
+        let listed = fixture.ask(DOCUMENTS, json!({"status_filter": filter})).await;
+        assert_eq!(listed["total"], 0, "{listed}");
+        assert_ne!(fixture.own().await, gone);
+        let refusal = fixture.refused(DOCUMENTS, json!({"collection_id": gone, "offset": 1})).await;
+        assert_eq!(refusal["rejected_value"], json!(gone), "{refusal}");
+    }
+}
+
+#[tokio::test]
 async fn everybody_is_shown_their_own_queries() {
     let fixture = Fixture::filled().await;
     let of = |affinity: &Affinity| {
