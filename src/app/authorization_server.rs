@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use auth::vault::Vault;
-use auth::{Authenticator, Principal};
+use auth::{Authenticator, Person};
 use authorization::{
     Access, AuthorizationServer, Endpoint, FolderStore, Host, KeyError, Parts, RedisStore, Store,
 };
@@ -168,11 +168,11 @@ impl Host for GatewayHost {
 
     fn may_agree(&self, owner: &str) -> bool {
         // Nothing tells when the issuer of a token or certificate takes the rights of its subject away.
-        Principal::is_person_id(owner) || self.rights(owner).is_some()
+        Person::is_id(owner) || self.rights(owner).is_some()
     }
 
     fn credential(&self, owner: &str) -> Option<String> {
-        if Principal::is_person_id(owner) {
+        if Person::is_id(owner) {
             return self.people.as_ref().map(|people| people.rules().to_owned());
         }
         self.authenticator.key_tag(owner).filter(|_| self.takes_keys)

@@ -19,6 +19,7 @@ use downstream::streamable_http::StreamableHttpEndpoint;
 use gateway::logins::LoginService;
 use gateway::manager::Manager;
 use gateway::{Gateway, LoginPages};
+use runtime::shutdown::Shutdown;
 use runtime::telemetry::metrics::Clients;
 
 /// The document of the REST API, compressed by gzip.
@@ -37,22 +38,7 @@ pub(super) fn service(
 ) -> (HttpService, Arc<Sessions>, LoginPages) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
-    let sweeper = Arc::clone(&sessions);
-    shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
-    let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
-    let of_holders = Arc::downgrade(manager);
-    authenticator.on_other_holder(move |principal| {
-        if let Some(manager) = of_holders.upgrade() {
-            manager.end_logins_of(principal);
-        }
-    });
-    shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
-    let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
-    shutdown.spawn_until_end(async move {
-        while renewals.changed().await.is_ok() {
-            sweeper.sweep();
-        }
-    });
+    follow_credentials(&guard, manager, &sessions, shutdown);
     let authenticator = guard.authenticator();
     let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
     let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
@@ -65,7 +51,8 @@ pub(super) fn service(
     let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited()));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
+    let url = config.public_url.as_deref();
+    let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body, url);
     let refused = Arc::<RefusedRequests>::default();
     let count_clients = count_clients(of_sessions(), sockets, Arc::clone(&refused));
     let options = admin::Options {
@@ -86,6 +73,26 @@ pub(super) fn service(
     let rest = endpoints.into_iter().fold(rest, |rest, endpoints| rest.merge(endpoints.router()));
     let parts = (vec![(admin::CALL, call)], rest);
     (HttpService::with(guard, Some(endpoint), parts, refused), sessions, elicited())
+}
+
+/// Keeps the credentials of clients current, and ends what belongs to one that has ended.
+fn follow_credentials(guard: &Guard, manager: &Arc<Manager>, sessions: &Arc<Sessions>, shutdown: &Shutdown) {
+    let sweeper = Arc::clone(sessions);
+    shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
+    let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
+    let of_holders = Arc::downgrade(manager);
+    authenticator.on_other_holder(move |principal| {
+        if let Some(manager) = of_holders.upgrade() {
+            manager.end_logins_of(principal);
+        }
+    });
+    let (sweeper, mut renewals) = (Arc::clone(sessions), authenticator.renewals());
+    shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
+    shutdown.spawn_until_end(async move {
+        while renewals.changed().await.is_ok() {
+            sweeper.sweep();
+        }
+    });
 }
 
 /// Returns the handler of `POST /call`, which takes a place for each call among those of `sessions`.

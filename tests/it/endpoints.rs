@@ -222,3 +222,22 @@ async fn paths_of_a_login_that_does_not_exist_are_not_found_without_a_key_too() 
     let wrong = [("authorization", "Bearer wrong")];
     assert_eq!(line.send(Method::POST.as_str(), "/register", &wrong, b"").await.status, 401);
 }
+
+#[tokio::test]
+async fn client_of_the_old_transport_posts_below_the_path_of_the_proxy() {
+    let config = Registry::new().setting("server: {public_url: 'https://gw.example/tools/'}");
+    let gateway = Gateway::of(&config).start().await;
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    for (host, expected) in [
+        ("gw.example", "data: /tools/messages?session_id="),
+        ("GW.example:8443", "data: /tools/messages?session_id="),
+        ("localhost", "data: /messages?session_id="),
+    ] {
+        let request =
+            client.get(gateway.url("/sse")).header("host", host).header("accept", "text/event-stream");
+        let mut stream = request.send().await.expect("an answer");
+        let first = stream.chunk().await.expect("a stream").expect("an event");
+        let text = String::from_utf8_lossy(&first);
+        assert!(text.contains("event: endpoint") && text.contains(expected), "{host}: {text}");
+    }
+}

@@ -57,7 +57,7 @@ impl Bench {
         let (one, two) = (parts(), parts());
         let router = streamable_http::StreamableHttpEndpoint::new(one.0, one.1, one.2, one.3)
             .router()
-            .merge(sse::SseEndpoint::new(two.0, two.1, two.2, two.3).router())
+            .merge(sse::SseEndpoint::new(two.0, two.1, two.2, two.3, None).router())
             .layer(axum::Extension(Principal::anonymous()));
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = socket.local_addr().expect("an address");

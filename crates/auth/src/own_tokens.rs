@@ -25,6 +25,7 @@ use futures_util::future::BoxFuture;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use lru::LruCache;
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 
 use super::jwt::MAX_TOKEN_BYTES;
 use super::principal::{Principal, Role};
@@ -40,6 +41,8 @@ const MAX_GRANTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 const LOOKUP_AGAIN: Duration = Duration::from_mins(1);
 /// How often a lookup is repeated because grants ended meanwhile.
 const MAX_LOOKUPS: usize = 8;
+/// Time limit of looking a grant up. Then it cannot be known now, so that known tokens still work with a disk that hangs.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(4);
 /// Seconds after which a request may be repeated if no grant can be looked up.
 const RETRY: u16 = 1;
 
@@ -75,7 +78,7 @@ pub(super) struct OwnTokens {
 /// The grants that existed a moment ago.
 struct SeenGrants {
     seen: LruCache<String, SeenGrant>,
-    /// How many grants have ended. A lookup that one of them overtook is repeated.
+    /// How often grants have ended, or may have. A lookup that one of them overtook is repeated.
     ended: u64,
 }
 
@@ -167,10 +170,10 @@ impl OwnTokens {
             Ok(claims) => claims,
             Err(denied) => return Some(Err(denied)),
         };
-        let grant = claims.grant();
+        let (grant, until) = (claims.grant(), Instant::now() + LOOKUP_LIMIT);
         for _ in 0..MAX_LOOKUPS {
             let (ended, now) = (self.grants().ended, Now::read());
-            match self.issuer.has_grant(grant).await {
+            match timeout_at(until, self.issuer.has_grant(grant)).await.unwrap_or(None) {
                 Some(true) if self.seen(&claims, ended, now) => return self.check(token, keys),
                 // Another grant ended meanwhile, or this one.
                 Some(true) => {}
@@ -192,7 +195,11 @@ impl OwnTokens {
 
     /// Returns the ids of the grants that may have principals here.
     pub(super) fn used_grants(&self) -> Vec<String> {
-        self.grants().seen.iter().map(|(id, _)| id.clone()).collect()
+        let mut grants = self.grants();
+        // The caller compares them with the store. A lookup that has found its grant there before, and records it here after,
+        // would be missed by the comparison, and the next one may be far away.
+        grants.ended += 1;
+        grants.seen.iter().map(|(id, _)| id.clone()).collect()
     }
 
     /// Whether `owner` may have tokens with `role`.
@@ -270,7 +277,7 @@ impl OwnTokens {
     fn principal(&self, claims: &OwnClaims, keys: &ArcSwap<Verification>) -> Result<Sender, Denied> {
         let path = claims.aud.strip_prefix(self.issuer.issuer());
         let path = path.ok_or(Denied::Credential(Reason::Audience))?;
-        let role = claims.scope.split(' ').filter_map(Role::from_scope).max().ok_or(Denied::NoRole)?;
+        let role = claims.scope.split(' ').filter_map(token_format::role_of).max().ok_or(Denied::NoRole)?;
         let view: Option<Arc<str>> = (claims.view != EVERYTHING).then(|| claims.view.as_str().into());
         let is_of_view = || token_format::name_in(path).is_some_and(|name| view.as_deref() == Some(&*name));
         let is_for_one = !token_format::is_whole(path) && !is_of_view();

@@ -221,20 +221,6 @@ impl Role {
         }
     }
 
-    /// The scope of tokens of this gateway that names the role.
-    pub const fn scope(self) -> &'static str {
-        match self {
-            Self::Reader => "mcp:read",
-            Self::Caller => "mcp:call",
-            Self::Superuser => "mcp:admin",
-        }
-    }
-
-    /// The role that `scope` names.
-    pub fn from_scope(scope: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.scope() == scope)
-    }
-
     /// The role called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == name)
@@ -257,6 +243,19 @@ pub struct Person {
     pub name: Arc<str>,
     /// When its rights end, so that it has to sign in again.
     pub until: SystemTime,
+}
+
+impl Person {
+    /// The id of the principal whom `issuer`, a login service, calls `subject`. An issuer has no fragment, so the id names both.
+    pub fn id(issuer: &str, subject: &str) -> String {
+        let place = issuer.strip_prefix("https://").unwrap_or(issuer).trim_end_matches('/');
+        format!("{PERSON}{place}#{subject}")
+    }
+
+    /// Whether `id` is that of such a principal.
+    pub fn is_id(id: &str) -> bool {
+        id.starts_with(PERSON)
+    }
 }
 
 /// An authenticated sender of requests.
@@ -398,21 +397,10 @@ impl Principal {
         Self::new(format!("cert:{name}"), role)
     }
 
-    /// The id of the person whom `issuer`, a login service, calls `subject`. An issuer has no fragment, so the id names both.
-    pub fn id_of_person(issuer: &str, subject: &str) -> String {
-        let place = issuer.strip_prefix("https://").unwrap_or(issuer).trim_end_matches('/');
-        format!("{PERSON}{place}#{subject}")
-    }
-
     /// The person whom `issuer`, a login service, calls `subject`.
     pub fn of_person(issuer: &str, subject: &str, role: Role, person: Person) -> Self {
-        let unnamed = Self::new(Self::id_of_person(issuer, subject), role);
+        let unnamed = Self::new(Person::id(issuer, subject), role);
         Self(Arc::new(Identity { person: Some(person), ..Identity::clone(&unnamed.0) }))
-    }
-
-    /// Whether `id` is that of such a person.
-    pub fn is_person_id(id: &str) -> bool {
-        id.starts_with(PERSON)
     }
 
     /// The login of a person who has no credential of this gateway.

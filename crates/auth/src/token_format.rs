@@ -1,10 +1,12 @@
 //! The format of the access tokens of this gateway, which `authorization` makes and this crate checks.
 //!
-//! Not here: the scopes of roles ([`Role::scope`](crate::Role::scope)), and which claims a reader needs.
+//! Not here: which claims a reader needs.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
+
+use crate::Role;
 
 /// The media type, in the header.
 pub const TYPE: &str = "at+jwt";
@@ -12,6 +14,20 @@ pub const TYPE: &str = "at+jwt";
 pub const SEPARATOR: char = '.';
 /// The paths of MCP endpoints. The name of a server or of a view may follow.
 pub const ENDPOINTS: [&str; 2] = ["/mcp", "/sse"];
+
+/// The scope that names `role`.
+pub const fn scope_of(role: Role) -> &'static str {
+    match role {
+        Role::Reader => "mcp:read",
+        Role::Caller => "mcp:call",
+        Role::Superuser => "mcp:admin",
+    }
+}
+
+/// The role that `scope` names.
+pub fn role_of(scope: &str) -> Option<Role> {
+    Role::ALL.into_iter().find(|role| scope_of(*role) == scope)
+}
 
 /// Whether `path`, below the public URL, stands for the whole gateway.
 pub fn is_whole(path: &str) -> bool {

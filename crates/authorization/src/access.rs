@@ -5,7 +5,7 @@
 //!
 //! Source: RFC 6749, section 3.3; RFC 8707, section 2; MCP 2026-07-28 `basic/authorization`, scope selection.
 
-use auth::{Principal, Role};
+use auth::{Principal, Role, token_format};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error};
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 4_096;
 
 /// The scopes of `role` and of weaker ones, the weakest first.
 pub fn role_scopes(role: Role) -> impl Iterator<Item = &'static str> {
-    Role::ALL.into_iter().filter(move |other| *other <= role).map(Role::scope)
+    Role::ALL.into_iter().filter(move |other| *other <= role).map(token_format::scope_of)
 }
 
 /// A role and a view.
@@ -78,7 +78,7 @@ impl RequestedAccess {
                 }
                 requested.view = Some(view.to_owned());
             } else {
-                requested.role = requested.role.max(Role::from_scope(word));
+                requested.role = requested.role.max(token_format::role_of(word));
             }
         }
         Ok(requested)

@@ -72,7 +72,7 @@ impl AuthorizationServer {
 
     /// Ends the grant `id`.
     pub async fn end_grant(&self, id: &str) -> Result<(), StoreError> {
-        self.grants.end(id).await
+        self.grants.end(id).await.map(drop)
     }
 
     /// Ends the grants that `filter` selects, and returns how many these are. All are tried; the error is the last one.

@@ -33,6 +33,10 @@ pub(crate) struct MemoryStore {
     records: Mutex<BTreeMap<(Table, String), Vec<u8>>>,
     fails: AtomicBool,
     removed: AtomicU64,
+    /// How often keys were made in it.
+    keys_made: AtomicU64,
+    /// Whether reads never end.
+    hangs: AtomicBool,
     is_shared: AtomicBool,
     /// The id of a record that cannot be read.
     broken: OnceLock<String>,
@@ -42,6 +46,11 @@ impl MemoryStore {
     /// Makes the store fail, or work again.
     pub(crate) fn set_fails(&self, fails: bool) {
         self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    /// Makes reads hang, as a disk does whose server is away.
+    pub(crate) fn hang(&self) {
+        self.hangs.store(true, Ordering::Relaxed);
     }
 
     /// A store of several machines.
@@ -76,6 +85,9 @@ impl Store for MemoryStore {
         async move {
             // As slow as another thread, so that requests overlap.
             tokio::task::yield_now().await;
+            if self.hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
             if self.broken.get().is_some_and(|broken| broken == id) {
                 return Err(StoreError { action: "read", source: io::Error::other("the test breaks it") });
             }
@@ -107,7 +119,10 @@ impl Store for MemoryStore {
                     return false;
                 }
                 if let Some(after) = after {
-                    records.insert(place, after.to_vec());
+                    if records.insert(place, after.to_vec()).is_none() && table == Table::Keys {
+                        let made = self.keys_made.fetch_add(1, Ordering::Relaxed) + 1;
+                        self.removed.store(made * 1_000_000, Ordering::Relaxed);
+                    }
                 } else {
                     let is_removed = records.remove(&place).is_some() && table == Table::Grants;
                     self.removed.fetch_add(is_removed.into(), Ordering::Relaxed);

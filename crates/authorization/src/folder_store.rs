@@ -25,7 +25,7 @@ use crate::store::{self, MAX_RECORD, Store, StoreError, Table};
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// The name of the folder in the state folder.
 const FOLDER: &str = "authorization";
-/// The file with the number of removed grants, beside them.
+/// The file with the number that a removal of a grant changes, beside them.
 const REMOVED: &str = "records.removed";
 
 /// A store in a folder.
@@ -145,8 +145,11 @@ fn swap(
     match after {
         Some(record) => private_file::replace(path, record)?,
         None if before.is_some() => {
-            remove(path)?;
+            // Before, so that no removal stays unknown to others: not if the disk is full, nor if the process dies.
             removed.map_or(Ok(()), add_one)?;
+            remove(path)?;
+            // Again for those who looked in between, and found the record.
+            let _ = removed.map(add_one);
         }
         None => {}
     }

@@ -301,7 +301,7 @@ impl Grant {
         }
         if presented.generation == generation {
             let (challenge, generation) = (challenge.clone(), generation + 1);
-            return match take_refresh(full_at, now) {
+            return match take_refresh(full_at, since, now) {
                 Ok(full_at) => {
                     Step::Advance(self.at(Stage::Active { challenge, generation, since: now, full_at }))
                 }
@@ -312,7 +312,7 @@ impl Grant {
             // The store was restored from an older copy.
             return Step::Refuse("the refresh token is not known");
         }
-        if presented.generation + 1 == generation && now.saturating_sub(since) <= GRACE {
+        if presented.generation + 1 == generation && now.abs_diff(since) <= GRACE {
             return Step::Repeat;
         }
         Step::End(GrantEnd::TokenReused)
@@ -349,12 +349,13 @@ impl FamilySecret {
     }
 }
 
-/// Takes a refresh from the bucket that will be full at `full_at`, and returns when it will be full then. The error is the seconds
-/// after which there is one, at most one pause.
-fn take_refresh(full_at: u64, now: u64) -> Result<u64, u64> {
+/// Takes a refresh from the bucket that will be full at `full_at`, and returns when it will be full then. The last one was at
+/// `since`. The error is the seconds after which there is one, at most one pause.
+fn take_refresh(full_at: u64, since: u64, now: u64) -> Result<u64, u64> {
     let depth = REFRESHES_AT_ONCE * REFRESH_PAUSE;
-    // A later time is that of a clock that was set back since.
-    let full_at = if full_at > now + depth { now } else { full_at.max(now) };
+    // Between machines clocks differ a little, which fills no bucket. One that is so far behind was set back, and nobody
+    // waits until it is there again.
+    let full_at = if since > now + depth { now } else { full_at.clamp(now, now + depth) };
     let next = full_at + REFRESH_PAUSE;
     let wait = next.saturating_sub(now + depth);
     if wait == 0 { Ok(next) } else { Err(wait) }

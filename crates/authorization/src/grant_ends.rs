@@ -1,7 +1,8 @@
 //! Ends of grants that a client causes: it revokes one of its tokens, or sends one that was used before.
 //!
 //! Invariants: each has an audit line, unless time alone ended the grant. Without room for the line, the grant stays and its
-//! client gets nothing. A code or token that was used twice was probably stolen, so its line is a warning and is counted.
+//! client gets nothing. A code or token that was used twice was probably stolen, so its line is a warning and is counted. That
+//! is once for each grant, however many requests repeat it at once.
 //!
 //! Not here: ends by people and operators (`administration`), and what ends with a grant (`host`).
 //!
@@ -10,7 +11,7 @@
 use std::time::SystemTime;
 
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor, Full, Subject};
+use runtime::telemetry::audit::{self, Actor, Full, ReuseAlarm, Subject};
 
 use crate::access_token;
 use crate::clock::seconds;
@@ -52,7 +53,7 @@ impl AuthorizationServer {
         let role = grant.access.role.as_str();
         let actor = Actor { principal: &grant.owner, role, request: Some(request) };
         let record = audit::operation(actor, "revoke_token", None).map_err(no_room)?;
-        let ended = self.grants.end(&id).await.map_err(Error::from);
+        let ended = self.grants.end(&id).await.map(drop).map_err(Error::from);
         if let Some(mut record) = record {
             record.about(subject(&id, &grant));
             record.ended(ended.as_ref().map_or_else(|error| error.code.as_str(), |()| audit::DONE));
@@ -68,15 +69,21 @@ impl AuthorizationServer {
         end: GrantEnd,
         request: RequestId,
     ) -> Result<Error, Error> {
-        let reason = end.reason();
-        if let Some(theft) = end.theft() {
-            audit::grant_ended(&subject(id, grant), theft, request).map_err(no_room)?;
-            self.counts.reused();
-        } else {
-            let client = protocol::sanitize::shown(&grant.client);
-            tracing::warn!(grant = id, client, reason, "a grant of the authorization server ended");
+        let (reason, theft) = (end.reason(), end.theft());
+        let alarm = theft.map(|_| ReuseAlarm::reserve(&grant.owner)).transpose().map_err(no_room)?;
+        let is_removed = self.grants.end(id).await?;
+        // Another request may have removed it first.
+        match theft.zip(alarm) {
+            _ if !is_removed => {}
+            Some((theft, alarm)) => {
+                alarm.ended(&subject(id, grant), theft, request);
+                self.counts.reused();
+            }
+            None => {
+                let client = protocol::sanitize::shown(&grant.client);
+                tracing::warn!(grant = id, client, reason, "a grant of the authorization server ended");
+            }
         }
-        self.grants.end(id).await?;
         Ok(Error::new(Code::InvalidGrant, reason))
     }
 }

@@ -156,14 +156,15 @@ impl Grants {
         grant.credential == self.host.credential(&grant.owner)
     }
 
-    /// Ends the grant `id`. None of its tokens is accepted from now on.
-    pub(crate) async fn end(&self, id: &str) -> Result<(), StoreError> {
-        if is_id(id) {
-            self.records.remove(id).await?;
-            // After the removal, so that a lookup in between does not find it.
-            self.host.grant_ended(id);
+    /// Ends the grant `id`. None of its tokens is accepted from now on. Returns whether this call has removed it.
+    pub(crate) async fn end(&self, id: &str) -> Result<bool, StoreError> {
+        if !is_id(id) {
+            return Ok(false);
         }
-        Ok(())
+        let is_removed = self.records.remove(id).await?;
+        // After the removal, so that a lookup in between does not find it.
+        self.host.grant_ended(id);
+        Ok(is_removed)
     }
 
     /// Ends the grants of `owner`, or of all owners, that `is_chosen` selects, and returns how many. All are tried; the error
@@ -219,7 +220,7 @@ impl Grants {
         self.records.ids("").await
     }
 
-    /// Returns how many were removed so far, by all processes.
+    /// Returns a number that is another one after a removal, by any process.
     pub(crate) async fn removed(&self) -> Result<u64, StoreError> {
         self.records.removed_grants().await
     }

@@ -65,6 +65,11 @@ impl KeyEntries {
         Self { vault, shared: store.is_shared().then(shared) }
     }
 
+    /// Whether they are in the store.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// Returns the entry, changed as `edit` says; `edit` returns none if nothing has to change.
     pub(crate) async fn changed(
         &self,

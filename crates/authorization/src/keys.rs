@@ -108,6 +108,11 @@ impl Keys {
         self.current.load().as_ref()?.verifying.get(kid).cloned()
     }
 
+    /// Whether several machines have them, so that another one may make new ones at any time.
+    pub(crate) const fn are_shared(&self) -> bool {
+        self.entries.is_shared()
+    }
+
     /// Whether the keys have been read.
     pub(crate) fn are_known(&self) -> bool {
         self.current.load().is_some()
@@ -132,7 +137,12 @@ impl Keys {
         let entries = self.entries.changed(move |before| changed(before, now)).await?;
         let entries = serde_json::from_slice(&entries).map_err(|_| KeyError::Form)?;
         let ring = Arc::new(KeyRing::of(&entries, now)?);
-        self.current.store(Some(Arc::clone(&ring)));
+        let before = self.current.swap(Some(Arc::clone(&ring)));
+        if before.is_some_and(|before| !before.verifying.keys().any(|kid| ring.verifying.contains_key(kid))) {
+            tracing::error!(
+                "the store of the authorization server has lost its records; people have to log in again"
+            );
+        }
         Ok(ring)
     }
 
@@ -177,7 +187,9 @@ impl KeyRing {
     }
 
     fn is_current(&self, now: u64) -> bool {
-        now < self.until.load(Ordering::Relaxed)
+        let until = self.until.load(Ordering::Relaxed);
+        // A later time is that of a clock that was set back since.
+        now < until && until <= now + READ_AGAIN
     }
 }
 

@@ -91,14 +91,14 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         self.store.swap(self.table, id, Some(&before.sealed), None).await
     }
 
-    /// Removes a record, whatever it is by now.
-    pub(crate) async fn remove(&self, id: &str) -> Result<(), StoreError> {
+    /// Removes a record, whatever it is by now. Returns false if there was none.
+    pub(crate) async fn remove(&self, id: &str) -> Result<bool, StoreError> {
         while let Some(record) = self.store.get(self.table, id).await? {
             if self.store.swap(self.table, id, Some(&record), None).await? {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns the records whose ids begin with `prefix`.
@@ -168,7 +168,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
         self.store.ids(self.table, prefix).await
     }
 
-    /// Returns how many grants were removed so far, by all processes.
+    /// Returns a number that is another one after a grant was removed, by any process.
     pub(crate) async fn removed_grants(&self) -> Result<u64, StoreError> {
         self.store.removed_grants().await
     }

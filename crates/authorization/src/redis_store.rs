@@ -17,51 +17,66 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use runtime::redis_link::{Address, CommandError, FromRedisValue, Link};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::store::{self, MAX_RECORD, Store, StoreError, Table};
+use crate::store::{self, MAX_ID, MAX_RECORD, Store, StoreError, Table};
 
 /// Time limit of one command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(3);
 /// Time limit of connecting.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// Time limit of one operation with all of its commands.
+const LIMIT: Duration = Duration::from_secs(4);
 /// The time after a failure in which nobody tries to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// Limit of the ids of a table: more than gateways write.
+const MAX_IDS: usize = 20_000;
+
+// The last argument of each script is the time in microseconds, by the clock of Redis, after which nobody waits for it.
 
 /// One argument is the limit of the length; the others are ids. A longer record is returned as an empty one.
 const GET: &str = r"
 local found = {}
-for at = 2, #ARGV do
+for at = 2, #ARGV - 1 do
   if redis.call('HSTRLEN', KEYS[1], ARGV[at]) > tonumber(ARGV[1]) then found[at - 1] = ''
   else found[at - 1] = redis.call('HGET', KEYS[1], ARGV[at]) end
 end
 return found";
 
-/// The id, the limit of the length, the record before and the record after; an empty one is none. The second name, if there
-/// is one, counts removals. A record that is there already counts as written, in case its writer did not hear of it.
+/// The id, the limit of the length, the record before and the record after; an empty one is none. A record that is there
+/// already counts as written, in case its writer did not hear of it. If there is a second name, its number counts removals.
+/// With a third name, a new record begins that number at the time. So it is another one after everything was lost.
+///
+/// A Redis that was stopped for a while has commands that nobody waits for any more. It would run such a write after the
+/// client was refused, and the token with which the client tries again would count as used.
 const SWAP: &str = r"
+local clock = redis.call('TIME')
+local time = clock[1] .. string.format('%06d', clock[2])
+if tonumber(time) > tonumber(ARGV[5]) then return redis.error_reply('LATE nobody waits for it any more') end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[2]) then return 0 end
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if now == ARGV[4] and now ~= '' then return 1 end
 if now ~= ARGV[3] then return 0 end
-if ARGV[4] ~= '' then redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
+if ARGV[4] ~= '' then
+  if KEYS[3] and now == '' then redis.call('SET', KEYS[2], time) end
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
 elseif now ~= '' then
   if KEYS[2] then redis.call('INCR', KEYS[2]) end
   redis.call('HDEL', KEYS[1], ARGV[1])
 end
 return 1";
 
-/// One argument: the beginning of ids.
+/// The beginning of ids, their longest length, and the number after which no more are returned.
 const IDS: &str = r"
-local ids, length = redis.call('HKEYS', KEYS[1]), string.len(ARGV[1])
-if length == 0 then return ids end
-local found = {}
-for _, id in ipairs(ids) do
-  if string.sub(id, 1, length) == ARGV[1] then found[#found + 1] = id end
+local found, length = {}, string.len(ARGV[1])
+for _, id in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if #found >= tonumber(ARGV[3]) then break end
+  if string.len(id) <= tonumber(ARGV[2]) and string.sub(id, 1, length) == ARGV[1] then found[#found + 1] = id end
 end
 return found";
 
 const REMOVED: &str = "return tonumber(redis.call('GET', KEYS[1]) or 0)";
+const TIME: &str = "local clock = redis.call('TIME') return clock[1] .. string.format('%06d', clock[2])";
 
 /// A store in Redis.
 #[derive(Debug)]
@@ -74,14 +89,22 @@ pub struct RedisStore {
 
 #[derive(Default)]
 struct Connection {
-    /// The number and the link of the connection, if there is one.
-    link: Option<(u64, Link)>,
+    open: Option<OpenLink>,
     /// The number of connections so far.
     links: u64,
     /// When the last answer came.
     heard: Option<Instant>,
     /// The last failure to connect.
     failed: Option<(Instant, CommandError)>,
+}
+
+#[derive(Clone)]
+struct OpenLink {
+    number: u64,
+    link: Link,
+    /// The clock of Redis in microseconds, as it was when the link was opened.
+    clock: u64,
+    opened: Instant,
 }
 
 impl std::fmt::Debug for Connection {
@@ -112,11 +135,22 @@ impl RedisStore {
         names: &[String],
         arguments: &[&[u8]],
     ) -> Result<T, StoreError> {
-        let mut result = self.run_once(script, names, arguments).await;
-        if matches!(result, Err(CommandError::Gone(_))) {
-            // Redis, or a balancer before it, closes connections that were idle.
-            result = self.run_once(script, names, arguments).await;
-        }
+        let until = Instant::now() + LIMIT;
+        let answered = async {
+            let result = self.run_once(script, names, arguments, until).await;
+            if matches!(result, Err(CommandError::Gone(_))) {
+                // Redis, or a balancer before it, closes connections that were idle. Or another Redis is the primary by now.
+                let again = self.run_once(script, names, arguments, until).await;
+                if let Err(error @ CommandError::Gone(_)) = &again {
+                    let mut connection = self.connection.lock().await;
+                    // A connection for each operation would be too many.
+                    connection.failed.get_or_insert_with(|| (Instant::now(), error.clone()));
+                }
+                return again;
+            }
+            result
+        };
+        let result = timeout_at(until, answered).await.unwrap_or(Err(CommandError::Silent(LIMIT)));
         let failed = |error| StoreError { action, source: io::Error::other(format!("Redis: {error}")) };
         result.map_err(failed)
     }
@@ -126,9 +160,13 @@ impl RedisStore {
         script: &'static str,
         names: &[String],
         arguments: &[&[u8]],
+        until: Instant,
     ) -> Result<T, CommandError> {
-        let (number, link) = self.link().await?;
-        let result = link.run(script, names, arguments).await;
+        let OpenLink { number, link, clock, opened } = self.link().await?;
+        let latest = until.saturating_duration_since(opened).as_micros() + u128::from(clock);
+        let latest = latest.to_string();
+        let arguments = [arguments, &[latest.as_bytes()]].concat();
+        let result = link.run(script, names, &arguments).await;
         let mut connection = self.connection.lock().await;
         let is_over = match &result {
             Err(CommandError::Gone(_)) => true,
@@ -139,28 +177,27 @@ impl RedisStore {
                 false
             }
         };
-        connection.link.take_if(|(current, _)| is_over && *current == number);
+        connection.open.take_if(|open| is_over && open.number == number);
         result
     }
 
     /// Returns the connection. If there is none, one caller connects, and the others wait for the result.
-    async fn link(&self) -> Result<(u64, Link), CommandError> {
+    async fn link(&self) -> Result<OpenLink, CommandError> {
         let mut connection = self.connection.lock().await;
-        if let Some(link) = &connection.link {
-            return Ok(link.clone());
+        if let Some(open) = &connection.open {
+            return Ok(open.clone());
         }
         let is_recent = |(at, _): &&(Instant, CommandError)| at.elapsed() < CONNECT_PAUSE;
         if let Some((_, error)) = connection.failed.as_ref().filter(is_recent) {
             return Err(error.clone());
         }
-        let opened = timeout(CONNECT_LIMIT, self.open()).await;
+        let number = connection.links + 1;
+        let opened = timeout(CONNECT_LIMIT, self.open(number)).await;
         match opened.unwrap_or(Err(CommandError::Silent(CONNECT_LIMIT))) {
-            Ok(link) => {
-                let number = connection.links + 1;
-                *connection =
-                    Connection { link: Some((number, link.clone())), links: number, ..Connection::default() };
+            Ok(open) => {
+                *connection = Connection { open: Some(open.clone()), links: number, ..Connection::default() };
                 tracing::info!("the store of the authorization server in Redis is there");
-                Ok((number, link))
+                Ok(open)
             }
             Err(error) => {
                 if connection.failed.replace((Instant::now(), error.clone())).is_none() {
@@ -171,15 +208,17 @@ impl RedisStore {
         }
     }
 
-    async fn open(&self) -> Result<Link, CommandError> {
+    async fn open(&self, number: u64) -> Result<OpenLink, CommandError> {
         let link = Link::open(&self.address, COMMAND_LIMIT).await?;
+        let (opened, none) = (Instant::now(), &[][..]);
+        let clock: u64 = link.run::<u64>(TIME, none, &[""; 0]).await?;
         // Not every Redis lets its users ask.
         if link.evicts_everything().await.is_ok_and(|evicts| evicts) {
             tracing::warn!(
                 "Redis evicts logins when its memory is full, so that people have to log in again; set its `maxmemory-policy` to `noeviction`, or to one whose name begins with `volatile`"
             );
         }
-        Ok(link)
+        Ok(OpenLink { number, link, clock, opened })
     }
 }
 
@@ -228,8 +267,12 @@ impl Store for RedisStore {
             store::check(id, after)?;
             let (limit, none) = (MAX_RECORD.to_string(), &[][..]);
             let arguments = [id.as_bytes(), limit.as_bytes(), before.unwrap_or(none), after.unwrap_or(none)];
-            let names = [self.name(table), self.removed()];
-            let names = if table == Table::Grants { &names[..] } else { &names[..1] };
+            let names = [self.name(table), self.removed(), self.removed()];
+            let names = match table {
+                Table::Clients => &names[..1],
+                Table::Grants => &names[..2],
+                Table::Keys => &names[..],
+            };
             let swapped: u8 = self.run("written", SWAP, names, &arguments).await?;
             Ok(swapped == 1)
         }
@@ -238,8 +281,17 @@ impl Store for RedisStore {
 
     fn ids<'a>(&'a self, table: Table, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         async move {
-            let found: Vec<Bytes> =
-                self.run("listed", IDS, &[self.name(table)], &[prefix.as_bytes()]).await?;
+            let [longest, most] = [MAX_ID, MAX_IDS + 1].map(|number| number.to_string());
+            let arguments = [prefix.as_bytes(), longest.as_bytes(), most.as_bytes()];
+            let found: Vec<Bytes> = self.run("listed", IDS, &[self.name(table)], &arguments).await?;
+            if found.len() > MAX_IDS {
+                // A part of them would look as if the others had been removed.
+                return Err(StoreError::new(
+                    "listed",
+                    ErrorKind::FileTooLarge,
+                    "another program has written to it: a table has more than 20,000 records",
+                ));
+            }
             let ids = found.into_iter().filter_map(|id| String::from_utf8(id.into()).ok());
             let mut ids: Vec<String> = ids.filter(|id| store::is_id(id)).collect();
             ids.sort_unstable();

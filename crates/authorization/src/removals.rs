@@ -1,7 +1,8 @@
 //! Grants that other processes ended: what runs with their tokens here ends too.
 //!
-//! Invariants: while principals of grants are here, the number of removed grants is read twice a second, and nothing
-//! more. Only if it has changed, the ids of all grants are read. A request costs nothing.
+//! Invariants: while principals of grants are here, or several machines share the store, the number of removed grants is read
+//! twice a second, and nothing more. Only if it has changed, the keys and the ids of all grants are read. A request costs
+//! nothing.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -31,7 +32,8 @@ impl AuthorizationServer {
                     is_logged = true;
                 }
             }
-            if self.host.uses_grants() {
+            // Also without principals, if another machine may have replaced keys that the store has lost.
+            if self.keys.are_shared() || self.host.uses_grants() {
                 // The requests that need the store log its failures.
                 let _ = self.end_removed(&mut before).await;
             }
@@ -44,14 +46,14 @@ impl AuthorizationServer {
         if *before == Some(removed) {
             return Ok(());
         }
-        if before.is_some_and(|before| removed < before) {
-            tracing::error!(
-                "the store of the authorization server has lost its records; people have to log in again"
-            );
-            self.keys.read_again();
-        }
+        // The number of a store that lost its records, and the keys with them, is another one too.
+        self.keys.read_again();
         // Before the ids: each of them was stored at some time, so it was removed if it is not stored now.
         let used = self.host.used_grants();
+        if used.is_empty() {
+            *before = Some(removed);
+            return Ok(());
+        }
         let stored: HashSet<String> = self.grants.ids().await?.into_iter().collect();
         for grant in used.iter().filter(|grant| !stored.contains(*grant)) {
             self.host.grant_ended(grant);

@@ -79,8 +79,8 @@ pub trait Store: Send + Sync {
     /// Returns the ids that begin with `prefix`, in their order.
     fn ids<'a>(&'a self, table: Table, prefix: &'a str) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
 
-    /// Returns how many grants were removed so far, by all processes. A smaller number than before says that the store
-    /// has lost its records.
+    /// Returns a number that is another one after a grant was removed, by any process. It is also after a shared store has
+    /// lost its records, or has new keys.
     fn removed_grants(&self) -> BoxFuture<'_, Result<u64, StoreError>>;
 
     /// Whether several machines use it, so that the keys have to be in it.

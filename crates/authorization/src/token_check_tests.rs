@@ -1,18 +1,23 @@
 //! Tokens in requests: the check of `auth` with this server as the issuer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use auth::{Denied, Person, Principal, Reason, Role, TokenIssuer};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::HeaderMap;
+use jsonwebtoken::DecodingKey;
 use secrecy::ExposeSecret;
 
 use super::tests::{CALLBACK, bearer, code_form, logged_in, refresh_form, token};
 use crate::access::Access;
 use crate::error::Code;
 use crate::fixture::{Gateway, MemoryStore, Site, parameter, query};
+use crate::server::AuthorizationServer;
 
 #[tokio::test]
 async fn token_is_checked_as_its_owner_until_its_grant_ends() {
@@ -82,6 +87,86 @@ async fn principals_of_a_grant_that_another_process_ended_are_notified_at_the_ne
     site.store.lose_everything();
     site.server.end_removed(&mut seen).await.expect("a store");
     assert!(bob.is_revoked());
+}
+
+#[tokio::test]
+async fn shared_store_that_lost_everything_before_any_removal_is_noticed() {
+    let (folder, store) = (tempfile::tempdir().expect("a folder"), Arc::new(MemoryStore::shared()));
+    let now = std::time::SystemTime::now();
+    let open =
+        async || crate::fixture::open(folder.path(), store.clone(), Arc::new(Gateway::default()), now).await;
+    let (one, mut seen) = (open().await, None);
+    one.end_removed(&mut seen).await.expect("a store");
+    let before = one.key_set(now).await.expect("keys");
+    one.end_removed(&mut seen).await.expect("a store");
+    store.lose_everything();
+    let after = open().await.key_set(now).await.expect("keys");
+    assert_ne!(after, before);
+    assert_eq!(one.key_set(now).await.expect("keys"), before, "it does not know yet");
+    one.end_removed(&mut seen).await.expect("a store");
+    assert_eq!(one.key_set(now).await.expect("keys"), after);
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_whose_grant_was_seen_is_accepted_while_the_store_hangs() {
+    let (site, _, client, tokens) = logged_in().await;
+    let bob = site.person("key:bob", Role::Caller);
+    let requests = site.requests();
+    let code = site.log_in(&bob, &client, CALLBACK).await;
+    let unseen = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
+    let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+    tokio::time::advance(Duration::from_secs(61)).await;
+    site.store.hang();
+    let started = tokio::time::Instant::now();
+    assert_eq!(requests.check(&bearer(&tokens)).await, Ok(sender));
+    assert!(started.elapsed() < Duration::from_secs(5), "within the time of a check");
+    let refused = requests.check(&bearer(&unseen)).await;
+    assert!(matches!(refused, Err(Denied::KeysUnavailable { .. })), "{refused:?}");
+}
+
+/// An issuer whose first lookup is overtaken: another process ends the grant, and a look at the store follows.
+struct Overtaken {
+    server: Arc<AuthorizationServer>,
+    other: AuthorizationServer,
+    lookups: AtomicUsize,
+}
+
+impl TokenIssuer for Overtaken {
+    fn issuer(&self) -> &str {
+        self.server.issuer()
+    }
+
+    fn key(&self, kid: &str) -> Option<DecodingKey> {
+        self.server.key(kid)
+    }
+
+    fn may_grant(&self, owner: &str, role: Role) -> bool {
+        self.server.may_grant(owner, role)
+    }
+
+    fn has_grant<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<bool>> {
+        async move {
+            let found = self.server.has_grant(id).await;
+            if self.lookups.fetch_add(1, Ordering::Relaxed) == 0 {
+                self.other.end_grant(id).await.expect("ended");
+                self.server.end_removed(&mut Some(0)).await.expect("a store");
+            }
+            found
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn lookup_of_a_grant_that_a_look_at_the_store_overtook_is_repeated() {
+    let (site, _, _, tokens) = logged_in().await;
+    let other = Arc::new(Gateway::default());
+    let other = crate::fixture::open(site.folder.path(), site.store.clone(), other, site.now).await;
+    let requests = Arc::new(auth::Authenticator::new(&site.keys()).expect("no files"));
+    let issuer = Overtaken { server: site.server.clone(), other, lookups: AtomicUsize::new(0) };
+    requests.accept_tokens_of(Arc::new(issuer));
+    assert!(site.gateway.requests.set(Arc::clone(&requests)).is_ok());
+    assert_eq!(requests.check(&bearer(&tokens)).await, Err(Denied::Credential(Reason::Revoked)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,7 +84,7 @@ impl Authority {
     }
 
     /// Whether `self`, an entry of a list, covers `other`: without a port it covers every port.
-    fn covers(&self, other: &Self) -> bool {
+    pub(super) fn covers(&self, other: &Self) -> bool {
         self.host == other.host && self.port.is_none_or(|port| other.port == Some(port))
     }
 }

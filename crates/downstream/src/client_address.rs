@@ -68,7 +68,11 @@ impl TrustedProxies {
 
     /// Returns the client of a request with `headers` that `peer` sent.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
-        let (mut certain, mut named) = (peer.to_canonical(), self.header.addresses(headers));
+        let mut certain = peer.to_canonical();
+        if !self.trusts(certain) {
+            return certain.into();
+        }
+        let mut named = self.header.addresses(headers);
         while self.trusts(certain)
             && let Some(Some(address)) = named.next()
         {

@@ -16,6 +16,7 @@
 //! `basic/transports`, HTTP with SSE.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -26,10 +27,13 @@ use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use futures_util::stream;
+use http::header::HOST;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use tokio::sync::mpsc;
+use url::Url;
 
+use super::authority::Authority;
 use super::conversation::Conversation;
 use super::error::MessageRefusal;
 use super::sessions::{Session, SessionReader, Sessions};
@@ -56,8 +60,33 @@ struct SseParts {
     sessions: Arc<Sessions>,
     tasks: Shutdown,
     max_body: usize,
+    public: Option<PublicPath>,
     /// By session id. There is one for each session of this kind.
     conversations: RwLock<HashMap<String, Arc<Conversation>>>,
+}
+
+/// The path of `public_url`, below which a proxy has the endpoints.
+#[derive(Debug)]
+struct PublicPath {
+    host: Authority,
+    path: String,
+}
+
+impl PublicPath {
+    fn of(public_url: &str) -> Option<Self> {
+        let url = Url::parse(public_url).ok()?;
+        Some(Self {
+            host: Authority::parse(url.host_str()?)?,
+            path: url.path().trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// Whether the client that sent `request` knows the endpoints by this path. Others come without the proxy.
+    fn is_of(&self, request: &HttpRequest) -> bool {
+        let host = || request.headers().get(HOST)?.to_str().ok();
+        let named = request.uri().authority().map(http::uri::Authority::as_str).or_else(host);
+        named.and_then(Authority::parse).is_some_and(|named| self.host.covers(&named))
+    }
 }
 
 #[derive(Deserialize)]
@@ -72,10 +101,16 @@ struct Of {
 
 impl SseEndpoint {
     /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused. At shutdown `tasks` ends the
-    /// streams after their calls have ended.
-    pub fn new(gateway: Gateway, sessions: Arc<Sessions>, tasks: Shutdown, max_body: usize) -> Self {
-        let conversations = RwLock::default();
-        Self(Arc::new(SseParts { gateway, sessions, tasks, max_body, conversations }))
+    /// streams after their calls have ended. Clients that reach it at the host of `public_url` post their messages below its path.
+    pub fn new(
+        gateway: Gateway,
+        sessions: Arc<Sessions>,
+        tasks: Shutdown,
+        max_body: usize,
+        public_url: Option<&str>,
+    ) -> Self {
+        let (conversations, public) = (RwLock::default(), public_url.and_then(PublicPath::of));
+        Self(Arc::new(SseParts { gateway, sessions, tasks, max_body, public, conversations }))
     }
 
     /// Returns a router with `/sse` for all servers, `/sse/{server}` for one, both also with a final slash, and
@@ -106,7 +141,9 @@ impl SseEndpoint {
         // The client describes itself in `initialize`; until then only the principal is known.
         let caller = Caller::legacy(principal, scope, None);
         let session = self.0.sessions.open_channel(caller)?;
-        Ok(events::event_stream(Body::from_stream(self.channel(&session).events())))
+        let public = self.0.public.as_ref().filter(|public| public.is_of(request));
+        let path = public.map_or("", |public| &public.path);
+        Ok(events::event_stream(Body::from_stream(self.channel(&session).events(path))))
     }
 
     fn channel(&self, session: &Arc<Session>) -> Channel {
@@ -197,8 +234,9 @@ struct Channel {
 }
 
 impl Channel {
-    fn events(self) -> impl futures_util::Stream<Item = Result<Bytes, std::convert::Infallible>> {
-        let data = format!("{MESSAGES}?session_id={}", self.held.session().id()).into();
+    /// Returns the stream. The client posts its messages below `path`.
+    fn events(self, path: &str) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> + use<> {
+        let data = format!("{path}{MESSAGES}?session_id={}", self.held.session().id()).into();
         let first = Event { name: Bytes::from_static(b"endpoint"), data, ..Event::default() }.encode();
         let rest = stream::unfold(self, |mut channel| async move {
             let chunk = channel.next().await?;

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Invariants: one renewal runs at a time, also among processes that share the vault. It continues when its caller leaves:
-//! a rotated refresh token works once (RFC 9700, section 4.14.2). A renewal is saved only in the place of the login that it renews. A failure that time can cure keeps the token, and the next
-//! renewal waits. While a login is required, no request is sent. A request is repeated at most once, with another token.
+//! a rotated refresh token works once (RFC 9700, section 4.14.2). A renewal is saved only in the place of the login that it
+//! renews. A failure that time can cure keeps the token, and the next renewal waits. While a login is required, no request is
+//! sent. A request is repeated at most once, with another token.
 //!
 //! Not here: how a person logs in (`logins`), the requests themselves (`token`).
 
@@ -340,11 +341,10 @@ impl Account {
         self.check_pause()?;
         match self.shared.renewed(held.as_deref(), &self.missing_scopes()).await {
             Ok(login) => {
-                let is_of_saved = !self.is_machine() && held.is_some_and(|held| held.is_saved);
-                let received = if is_of_saved {
-                    self.renewed_in_place(login).await?
-                } else {
-                    Some(self.received(login).await?)
+                let of_saved = held.filter(|held| !self.is_machine() && held.is_saved);
+                let received = match of_saved {
+                    Some(renewed) => self.renewed_in_place(login, &renewed.login).await?,
+                    None => Some(self.received(login).await?),
                 };
                 let gone = || self.end_login("the login was removed");
                 received.map(|held| self.adopt(held)).ok_or_else(gone)
@@ -366,15 +366,24 @@ impl Account {
         self.require(reason)
     }
 
-    /// Saves the renewal of a login that the vault has. `None` if somebody removed that meanwhile: a command of the operator
-    /// revoked the key of the principal, or another process logged out.
-    async fn renewed_in_place(&self, login: SavedLogin) -> Result<Option<ActiveLogin>, Error> {
+    /// Saves `login` in the place of `renewed`, which the vault has. `None` if somebody removed that meanwhile: a command of the
+    /// operator revoked the key of the principal, or another process logged out, and may have logged in again.
+    async fn renewed_in_place(
+        &self,
+        login: SavedLogin,
+        renewed: &SavedLogin,
+    ) -> Result<Option<ActiveLogin>, Error> {
+        let (store, principal) = (&self.shared.shelf, self.principal.as_deref());
         let mut held = self.accepted(login)?;
-        let saved = self.shared.shelf.replace_login(self.principal.as_deref(), &held.login).await;
-        Ok(saved.map(|is_saved| {
+        if let Some(is_saved) = store.replace_login(principal, &held.login, renewed).await {
             held.is_saved = is_saved;
-            held
-        }))
+            return Ok(Some(held));
+        }
+        // Some services end all logins of a person with one token, so another login keeps this one from being revoked.
+        if store.login(principal).is_none() {
+            self.shared.revoke_deleted(&held.login).await;
+        }
+        Ok(None)
     }
 
     fn accepted(&self, login: SavedLogin) -> Result<ActiveLogin, Error> {

@@ -25,7 +25,7 @@ use crate::account::Account;
 use crate::authorization::check_issuer;
 use crate::config::ResourceParameter;
 use crate::failed_logins::{FailedLogin, FailedLogins};
-use crate::saved::{LoginStore, SavedLogin};
+use crate::saved::LoginStore;
 use crate::shared::{Shared, lock};
 use crate::token::resource_parameter;
 use crate::{
@@ -283,10 +283,8 @@ impl Logins {
         let account = self.account(principal);
         let forgotten = account.forget("the last login was ended by a logout").await;
         let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
-        if let Some(held) = held
-            && let Err(error) = self.revoked(&held.login).await
-        {
-            tracing::warn!(server = %self.shared.shelf.server, %error, "a token was deleted and could not be revoked");
+        if let Some(held) = held {
+            self.shared.revoke_deleted(&held.login).await;
         }
         Ok(())
     }
@@ -312,16 +310,7 @@ impl Logins {
     ) -> Option<impl Future<Output = Result<(), Error>> + Send + use<>> {
         let held = self.account(Some(principal)).held()?;
         let logins = Arc::clone(self);
-        Some(async move { logins.revoked(&held.login).await })
-    }
-
-    async fn revoked(&self, login: &SavedLogin) -> Result<(), Error> {
-        if let Some(reason) = self.shared.foreign(login) {
-            return Err(Error::refused(reason));
-        }
-        let discovered = login.discovered();
-        let client = self.shared.client(&discovered, &login.registration).await?;
-        crate::revoke(&client, &login.tokens).await
+        Some(async move { logins.shared.revoke(&held.login).await })
     }
 
     /// The login of `principal`.

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::ClientAuthentication;
 use crate::fake_tests::{Fake, own, settings};
+use crate::saved::SavedLogin;
 use crate::token_response::Tokens;
 
 const GRANTED: &str = r#"{"access_token":"canary-new","token_type":"Bearer","expires_in":3600,"refresh_token":"canary-next","scope":"a"}"#;
@@ -345,6 +346,11 @@ async fn renewal_does_not_bring_a_removed_login_back() {
         }
         let renewed = account.header().await;
         assert_eq!(renewed.is_ok(), !is_removed, "{renewed:?}");
+        assert_eq!(
+            requests(&fake, "POST /revoke"),
+            if is_removed { 2 } else { 0 },
+            "nobody has the new tokens"
+        );
         let later = logins_with(&fake, own_logins(), Some(open()));
         let state = later.account(Some(&alice)).held().map(|held| held.header.clone());
         assert_eq!(state.is_some(), !is_removed, "the vault has a login again");

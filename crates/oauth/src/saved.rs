@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use auth::vault::{Entry, EntryKind, Lease, Vault};
+use secrecy::ExposeSecret;
 use secrecy::zeroize::Zeroizing;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -73,16 +74,25 @@ impl LoginStore {
         self.write(&self.token_entry(principal), login).await
     }
 
-    /// Saves `login` in the place of the one that it renews. Returns whether other processes can read it; `None` if the one
-    /// before is not there any more, so that nothing was saved.
-    pub(crate) async fn replace_login(&self, principal: Option<&str>, login: &SavedLogin) -> Option<bool> {
+    /// Saves `login` in the place of `renewed`. Returns whether other processes can read it; `None` if that is not there any
+    /// more, or if another login took its place, so that nothing was saved.
+    pub(crate) async fn replace_login(
+        &self,
+        principal: Option<&str>,
+        login: &SavedLogin,
+        renewed: &SavedLogin,
+    ) -> Option<bool> {
         let Some(vault) = &self.vault else { return Some(false) };
         let Ok(text) = serde_json::to_vec(login).map(Zeroizing::new) else { return Some(false) };
         let is_there = Arc::new(AtomicBool::new(true));
         let found = Arc::clone(&is_there);
+        let renewed = renewed.tokens.clone();
         let replace = move |before: Option<&[u8]>| {
-            found.store(before.is_some(), Ordering::Relaxed);
-            before.map(|_| text)
+            let before = before.and_then(|before| serde_json::from_slice::<SavedLogin>(before).ok());
+            let is_same =
+                before.is_some_and(|before| refresh_token(&renewed) == refresh_token(&before.tokens));
+            found.store(is_same, Ordering::Relaxed);
+            is_same.then_some(text)
         };
         let is_saved = self.is_saved(&vault.update(&self.token_entry(principal), replace).await);
         is_there.load(Ordering::Relaxed).then_some(is_saved)
@@ -188,6 +198,11 @@ impl LoginStore {
         }
         written.is_ok()
     }
+}
+
+/// The refresh token of `tokens`. Two logins never have the same one.
+fn refresh_token(tokens: &Tokens) -> Option<&str> {
+    tokens.refresh_token.as_ref().map(ExposeSecret::expose_secret)
 }
 
 /// Adds `registration` in the place of the one for its issuer and redirect URI. The oldest goes if there are too many.

@@ -169,6 +169,23 @@ impl Shared {
         Ok(TokenClient { services, discovered, registration, settings, binding })
     }
 
+    /// Revokes the tokens of `login`, where the authorization server can do that (RFC 7009).
+    pub(crate) async fn revoke(&self, login: &SavedLogin) -> Result<(), Error> {
+        if let Some(reason) = self.foreign(login) {
+            return Err(Error::refused(reason));
+        }
+        let discovered = login.discovered();
+        let client = self.client(&discovered, &login.registration).await?;
+        crate::revoke(&client, &login.tokens).await
+    }
+
+    /// Revokes the tokens of a login that nothing holds any more. A failure is logged.
+    pub(crate) async fn revoke_deleted(&self, login: &SavedLogin) {
+        if let Err(error) = self.revoke(login).await {
+            tracing::warn!(server = %self.shelf.server, %error, "a token was deleted and could not be revoked");
+        }
+    }
+
     async fn of_machine(&self, scopes: &[String]) -> Result<SavedLogin, Error> {
         let mut discovered = self.discovered().await?;
         discovered.scopes = bounded_scopes(union(&discovered.scopes, scopes));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use secrecy::ExposeSecret;
 
 use super::tests::{bearer, challenge, logins_with, pass, requests, saved, vault_in};
 use crate::Error;
@@ -81,4 +82,25 @@ async fn a_login_that_another_process_makes_is_found_and_a_refused_one_is_not_tr
     tokio::time::pause();
     assert!(waits().await, "it was refused");
     assert_eq!(requests(&fake, "POST /token"), 1);
+}
+
+#[tokio::test]
+async fn renewal_takes_the_place_of_no_other_login() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = LoginStore { vault: Some(vault_in(&folder)), server: "notes".into(), url: fake.url("/mcp") };
+    let (old, mut other) = (saved(&fake, Duration::ZERO), saved(&fake, Duration::from_hours(1)));
+    other.tokens.refresh_token = Some("canary-of-bob".into());
+    let renewal = saved(&fake, Duration::from_hours(1));
+    for (there, expected) in [(None, None), (Some(&other), None), (Some(&old), Some(true))] {
+        match there {
+            Some(login) => assert!(store.save_login(None, login).await),
+            None => store.remove_login(None).await.expect("removed"),
+        }
+        assert_eq!(store.replace_login(None, &renewal, &old).await, expected);
+        let is_other = store.login(None).is_some_and(|login| {
+            login.tokens.refresh_token.is_some_and(|token| token.expose_secret() == "canary-of-bob")
+        });
+        assert_eq!(is_other, there.is_some() && expected.is_none());
+    }
 }

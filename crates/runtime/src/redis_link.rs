@@ -15,6 +15,8 @@ use settings::Setting;
 use tokio::time::timeout;
 use url::Url;
 
+/// The code of the error of a script that Redis runs too late by its clock, as it was when the link was opened.
+const LATE: &str = "LATE";
 /// The shortest time limit of connecting, handshake included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -78,8 +80,19 @@ impl From<RedisError> for CommandError {
         {
             text = format!("{text} ({code})");
         }
-        if error.is_unrecoverable_error() { Self::Gone(text) } else { Self::Refused(text) }
+        let is_gone = error.is_unrecoverable_error() || is_of_another(error);
+        if is_gone { Self::Gone(text) } else { Self::Refused(text) }
     }
+}
+
+/// Whether a new connection is needed: Redis is a replica since a failover, or its clock is another one ([`LATE`]).
+fn is_of_another(error: RedisError) -> bool {
+    let errors = error.into_server_errors();
+    errors.iter().flat_map(|errors| errors.iter()).any(|(_, error)| {
+        // Redis 6 wraps the error of a command in one of the script.
+        matches!(error.code(), "READONLY" | "MASTERDOWN" | LATE)
+            || error.details().is_some_and(|text| text.contains("-READONLY"))
+    })
 }
 
 /// One connection that all callers share. Cheap to clone.
@@ -182,5 +195,26 @@ impl Link {
         let mut connection = self.connection.clone();
         let answer = timeout(self.limit, pipeline.query_async(&mut connection)).await;
         Ok(answer.map_err(|_| CommandError::Silent(self.limit))??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_to_a_primary_that_became_a_replica_counts_as_gone() {
+        for (answer, is_gone) in [
+            ("READONLY You can't write against a read only replica.", true),
+            ("MASTERDOWN Link with MASTER is down", true),
+            ("ERR Error running script: @user_script: 1: -READONLY You can't write", true),
+            ("LATE nobody waits for it any more", true),
+            ("ERR unknown command", false),
+            ("WRONGTYPE Operation against a key", false),
+        ] {
+            let value = redis::parse_redis_value(format!("-{answer}\r\n").as_bytes()).expect("a value");
+            let error = CommandError::from(value.extract_error().expect_err("an error"));
+            assert_eq!(matches!(error, CommandError::Gone(_)), is_gone, "{answer}");
+        }
     }
 }

@@ -260,7 +260,9 @@ impl Pool {
     pub(super) fn check_flapping(&self, request: PoolRequest<'_>) -> Result<(), Error> {
         let state = self.lock();
         let waits = |group: &Group| group.live.is_empty() && group.connecting.is_none();
-        if !state.groups.iter().any(waits) {
+        if let [group] = &*state.groups
+            && !waits(group)
+        {
             return Ok(());
         }
         let group = state.find(self.key(&state, request).0);

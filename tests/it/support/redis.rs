@@ -108,6 +108,11 @@ impl Redis {
         Some(String::from_utf8_lossy(&answer[..length]).into_owned())
     }
 
+    /// A section of what it says of itself.
+    pub async fn info(&self, section: &str) -> String {
+        self.answer(&["INFO", section]).await.expect("it answers")
+    }
+
     /// Its keys.
     pub async fn keys(&self) -> Vec<String> {
         let answer = self.answer(&["KEYS", "*"]).await.expect("it answers");

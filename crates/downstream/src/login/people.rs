@@ -9,8 +9,8 @@
 //! Invariants: an answer is used in the browser that began the login, and once. A cookie of that browser is bound into
 //! `state`, so a link that somebody else made or forwards signs nobody in (login CSRF). Nothing is asked of the login
 //! service for a visitor who has not sent a form of this gateway, and only a few requests run at a time. The words of
-//! the service are in the log and not on the page, because any visitor can see the page. Each login that comes back has an
-//! audit line.
+//! the service are in the log and not on the page, because any visitor can see the page. A login has an audit line if the
+//! service said who the person is, and else a line of the log, because any visitor can cause it.
 //!
 //! Source: RFC 6749, section 10.12; RFC 9207; RFC 9700, sections 2.1 and 4.7; `OpenID` Connect Core 1.0, section 3.1.2.
 
@@ -28,7 +28,6 @@ use super::{messages, sign_in};
 use crate::browser::cookie::SameSite;
 use crate::browser::html::{Page, see_other};
 use crate::browser::sessions::random;
-use auth::Principal;
 use oauth::{AuthorizationResponse, Error, SignInError};
 use runtime::telemetry::audit;
 use runtime::telemetry::pace;
@@ -69,31 +68,27 @@ pub(super) async fn finish(pages: &Pages, visit: Visit) -> Result<Response, Page
     // the answers of others.
     let state = checked_state(pages, people, &visit, browser)?;
     let destination = &state.destination;
-    let Some(_place) = people.in_progress.enter_from(visit.address) else {
-        return Err(sign_in::with_form(messages::busy(), pages, &visit, destination));
-    };
+    let busy = || sign_in::with_form(messages::busy(), pages, &visit, destination);
+    let _place = people.in_progress.enter_from(visit.address).ok_or_else(busy)?;
     match people.provider.finish(&state.started, &response(&visit)).await {
         Ok(principal) => {
             let recorded =
                 sign_in::record_sign_in(principal.id(), principal.role().as_str(), audit::DONE, &visit);
-            recorded.map_err(|_| messages::busy())?;
+            recorded.map_err(|_| busy())?;
             let new = pages.sessions.begin(principal);
             Ok(destination.redirect(sign_in::signed_in(pages, &visit, &new)))
         }
         Err(error) => {
-            let principal = match &error {
-                SignInError::NotAllowed { principal, .. } => principal.as_deref(),
-                SignInError::Service(_) => None,
-            };
-            let principal = principal.unwrap_or(Principal::ANONYMOUS);
-            let recorded = sign_in::record_sign_in(principal, "none", outcome(&error), &visit);
-            recorded.map_err(|_| messages::busy())?;
+            if let SignInError::NotAllowed { principal: Some(principal), .. } = &error {
+                let recorded = sign_in::record_sign_in(principal, "none", outcome(&error), &visit);
+                recorded.map_err(|_| busy())?;
+            }
             Err(failed(pages, people, &visit, destination, &error))
         }
     }
 }
 
-/// The word for `error` in the audit log and in the log.
+/// The word for `error` in the log, and in the audit log.
 const fn outcome(error: &SignInError) -> &'static str {
     match error {
         SignInError::NotAllowed { .. } => "sign_in_not_allowed",

@@ -199,14 +199,16 @@ impl Provider {
         let name = one_line(&identity.name());
         let name: String = name.chars().take(MAX_NAME).collect();
         let (issuer, claims) = (&*self.settings.issuer.text, Raw::of(&identity.claims()));
-        let subject = claims.get_as::<String>("sub");
-        let principal = subject.map(|subject| Principal::id_of_person(issuer, &subject));
+        let person = Person { name: name.as_str().into(), until: SystemTime::now() + self.settings.max_age };
+        let admitted = self.settings.roles().person(issuer, &claims, person);
+        // Every other refusal is one of `sub`, which then names no principal.
+        let is_known = matches!(admitted, Ok(_) | Err(Denied::NoRole));
+        let subject = claims.get_as::<String>("sub").filter(|_| is_known);
+        let principal = subject.map(|subject| Person::id(issuer, &subject));
         let not_allowed =
             |reason| SignInError::NotAllowed { principal: principal.clone(), account: name.clone(), reason };
         self.settings.allow.check(issuer, identity).map_err(not_allowed)?;
-        let person = Person { name: name.as_str().into(), until: SystemTime::now() + self.settings.max_age };
-        let roles = self.settings.roles();
-        roles.person(issuer, &claims, person).map_err(|denied| match denied {
+        admitted.map_err(|denied| match denied {
             Denied::NoRole if identity.lacks_groups() => not_allowed(allow::TOO_MANY_GROUPS),
             Denied::NoRole => not_allowed("the login service gives this account no role that is known here"),
             _ => Error::refused("the login service names the account by an empty or very long `sub`").into(),

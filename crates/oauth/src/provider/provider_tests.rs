@@ -214,6 +214,27 @@ async fn only_people_on_a_list_are_let_in_and_an_address_has_to_be_verified() {
 }
 
 #[tokio::test]
+async fn refused_person_is_a_principal_only_if_sub_can_be_one() {
+    let service = LoginService::start();
+    let allow = json!({"allow": {"emails": ["ann@example.org"]}});
+    for (sub, is_one) in [
+        ("subject-1".to_owned(), true),
+        (String::new(), false),
+        ("s".repeat(300), false),
+        ("a\nb".into(), false),
+    ] {
+        let email = "bob@example.org";
+        service.script(|script| script.claims = json!({"sub": sub, "email": email, "email_verified": true}));
+        match sign_in(&service, &provider(&service, &allow)).await {
+            Err(SignInError::NotAllowed { principal, .. }) => {
+                assert_eq!(principal.is_some(), is_one, "{sub}");
+            }
+            other => panic!("{sub}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn userinfo_adds_claims_of_the_same_person_and_replaces_none() {
     let service = LoginService::start();
     let allow = json!({"allow": {"emails": ["ann@example.org"]}});

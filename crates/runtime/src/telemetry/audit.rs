@@ -105,17 +105,28 @@ pub fn refused(actor: Actor<'_>, action: &str, subject: &Subject) -> Result<(), 
     Ok(())
 }
 
-/// Logs that the grant of `subject` ended, because its code or token was used twice in the request `request`; `outcome` says
-/// which. Logged at `warn`: somebody has probably stolen it.
-pub fn grant_ended(subject: &Subject, outcome: &str, request: RequestId) -> Result<(), Full> {
-    QUEUE.check(Quota::All)?;
-    let [_, _, grant, client, of] = subject.members().map(untrusted_if_any);
-    tracing::warn!(
-        target: TARGET,
-        action = "end_grant", grant, client, of, outcome, request_id = %request,
-        "a grant ended, because its code or refresh token was used twice"
-    );
-    Ok(())
+/// The room for the line of a grant that ends because its code or token was used twice.
+#[derive(Debug)]
+pub struct ReuseAlarm {
+    _slot: Slot,
+}
+
+impl ReuseAlarm {
+    /// Takes the room, for the grant of `owner`.
+    pub fn reserve(owner: &str) -> Result<Self, Full> {
+        Ok(Self { _slot: QUEUE.reserve(Quota::All, owner)? })
+    }
+
+    /// Logs that the grant of `subject` ended because of the request `request`; `outcome` says what was used twice. Logged at
+    /// `warn`: somebody has probably stolen it.
+    pub fn ended(self, subject: &Subject, outcome: &str, request: RequestId) {
+        let [_, _, grant, client, of] = subject.members().map(untrusted_if_any);
+        tracing::warn!(
+            target: TARGET,
+            action = "end_grant", grant, client, of, outcome, request_id = %request,
+            "a grant ended, because its code or refresh token was used twice"
+        );
+    }
 }
 
 /// Logs that a server lists `tool` with a definition that is not the trusted one: the changed parts, and the hash.
