@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use axum::http::{HeaderMap, HeaderValue};
@@ -14,6 +13,7 @@ use super::charged::text_for;
 use super::entity_tag::{self, IfNoneMatch};
 use super::metrics_text::Text;
 use super::openapi::QueryProblems;
+use super::parameters::{Parameters, unreadable};
 use super::problem::Problem;
 use super::{Api, CountClients};
 use authorization::AuthorizationServer;
@@ -55,12 +55,11 @@ const STORE_TIME: Duration = Duration::from_secs(1);
 )]
 pub(super) async fn metrics(
     State(api): State<Api>,
-    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    query: Parameters<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     // Prometheus may send parameters of its own, which say nothing here.
-    let Query(parameters) =
-        query.map_err(|rejection| Problem::new(ErrorCode::InvalidRequest, rejection.body_text()))?;
+    let Query(parameters) = query.map_err(|rejection| unreadable(rejection.body_text()))?;
     let names: Vec<&str> =
         parameters.iter().filter(|(key, _)| key == "name[]").map(|(_, name)| name.as_str()).collect();
     let Api { manager, options, metrics, .. } = api;
@@ -155,7 +154,7 @@ async fn usage(server: &AuthorizationServer) -> AuthorizationUsage {
     // A failure is counted with the others of the store. Other metrics do not wait for a store that hangs.
     let counted = timeout(STORE_TIME, server.stored()).await;
     if counted.is_err() {
-        server.counts().store_was_late();
+        server.counts().store_failed();
     }
     let stored = counted.ok().and_then(Result::ok).map(|(grants, clients)| Stored { grants, clients });
     let of = |(endpoint, outcome, requests)| EndpointRequests { endpoint, outcome, requests };

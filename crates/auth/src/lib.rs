@@ -475,8 +475,11 @@ impl Authenticator {
             let digest = digest.of(token);
             // A token of another issuer that is known costs nothing more than without the authorization server.
             let of_others = || mode.verifier_of(headers, token)?.known(&digest);
-            let judged =
-                own.known(&digest).map(Ok).or_else(of_others).or_else(|| own.check(token, &self.mode));
+            let judged = own
+                .known(&digest)
+                .map(Ok)
+                .or_else(of_others)
+                .or_else(|| own.check(token, digest, &self.mode));
             if let Some(judged) = judged {
                 return judged;
             }

@@ -133,9 +133,25 @@ impl OwnTokens {
         self.known.find(digest, Now::read()).filter(|principal| !principal.is_revoked())
     }
 
-    /// Verifies `token`. `None` says that another issuer made it. [`Denied::Unchecked`] says that its grant has to be
-    /// looked up.
+    /// Verifies `token`, which has the form and the digest `digest`, and is not [`known`](Self::known). `None` says that another
+    /// issuer made it. [`Denied::Unchecked`] says that its grant has to be looked up.
     pub(super) fn check(
+        &self,
+        token: &str,
+        digest: TokenDigest,
+        keys: &ArcSwap<Verification>,
+    ) -> Option<Result<Principal, Denied>> {
+        let judged = self.verified(token)?.and_then(|claims| self.principal(&claims, keys));
+        Some(judged.and_then(|Sender { principal, until, looked_up }| {
+            // Since its lookup, so that the grant is looked up again in time.
+            self.known.keep(digest, &principal, looked_up, until);
+            let is_revoked = principal.is_revoked();
+            if is_revoked { Err(Denied::Credential(Reason::Revoked)) } else { Ok(principal) }
+        }))
+    }
+
+    /// Returns the principal of `token`, and looks its grant up. `None` says that another issuer made it.
+    pub(super) async fn check_grant(
         &self,
         token: &str,
         keys: &ArcSwap<Verification>,
@@ -147,22 +163,7 @@ impl OwnTokens {
         if let Some(known) = self.known(&digest) {
             return Some(Ok(known));
         }
-        let judged = self.verified(token)?.and_then(|claims| self.principal(&claims, keys));
-        Some(judged.and_then(|Sender { principal, until, looked_up }| {
-            // Since its lookup, so that the grant is looked up again in time.
-            self.known.keep(digest, &principal, looked_up, until);
-            let is_revoked = principal.is_revoked();
-            if is_revoked { Err(Denied::Credential(Reason::Revoked)) } else { Ok(principal) }
-        }))
-    }
-
-    /// Verifies `token` like [`OwnTokens::check`], and looks its grant up.
-    pub(super) async fn check_grant(
-        &self,
-        token: &str,
-        keys: &ArcSwap<Verification>,
-    ) -> Option<Result<Principal, Denied>> {
-        match self.check(token, keys)? {
+        match self.check(token, digest, keys)? {
             Err(Denied::Unchecked) => {}
             judged => return Some(judged),
         }
@@ -174,14 +175,14 @@ impl OwnTokens {
         for _ in 0..MAX_LOOKUPS {
             let (ended, now) = (self.grants().ended, Now::read());
             match timeout_at(until, self.issuer.has_grant(grant)).await.unwrap_or(None) {
-                Some(true) if self.seen(&claims, ended, now) => return self.check(token, keys),
+                Some(true) if self.seen(&claims, ended, now) => return self.check(token, digest, keys),
                 // Another grant ended meanwhile, or this one.
                 Some(true) => {}
                 Some(false) => {
                     self.end(grant);
                     return Some(Err(Denied::Credential(Reason::Revoked)));
                 }
-                None if self.is_seen(grant, now) => return self.check(token, keys),
+                None if self.is_seen(grant, now) => return self.check(token, digest, keys),
                 None => break,
             }
         }

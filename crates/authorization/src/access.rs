@@ -51,6 +51,11 @@ impl Access {
         scopes.join(" ")
     }
 
+    /// Whether a token can have this access.
+    pub fn is_possible(&self) -> bool {
+        bounded(self.role, self.view.as_deref()) == self.role
+    }
+
     /// Returns the part of this access that an owner with `rights` has; none if the view is another.
     pub(crate) fn within(&self, rights: &Self) -> Option<Self> {
         let view = match (&self.view, &rights.view) {

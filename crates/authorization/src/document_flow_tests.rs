@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use super::tests::{refresh_form, token};
 use super::*;
 use crate::fixture::{Site, VERIFIER, form, query};
 
@@ -145,16 +146,10 @@ async fn client_with_a_document_logs_in_and_stays_so_while_its_host_is_down() {
     assert_eq!(host.requests(), 1, "the document is cached");
     let code = site.log_in(&person, &id, CALLBACK).await;
     host.answers.lock().expect("answers").clear();
-    let mut tokens = site
-        .server
-        .token(token_form(&id, &code).as_bytes(), RequestId::new(), site.now)
-        .await
-        .expect("tokens");
+    let mut tokens = token(&site, &token_form(&id, &code)).await.expect("tokens");
     for _ in 0..3 {
         site.wait(86_400);
-        let token = tokens.refresh_token.as_ref().expect("a token").expose_secret().to_owned();
-        let refresh = form(&[("grant_type", "refresh_token"), ("client_id", &id), ("refresh_token", &token)]);
-        tokens = site.server.token(refresh.as_bytes(), RequestId::new(), site.now).await.expect("tokens");
+        tokens = token(&site, &refresh_form(&id, &tokens)).await.expect("tokens");
     }
     assert_eq!(host.requests(), 1, "no refresh needs the document");
 }
@@ -226,7 +221,7 @@ async fn stranger_makes_this_server_fetch_nothing() {
                 assertion,
                 ("client_assertion", "x"),
             ];
-            assert!(site.server.token(form(&fields).as_bytes(), RequestId::new(), site.now).await.is_err());
+            assert!(token(&site, &form(&fields)).await.is_err());
         }
         let revoke = form(&[("token", "x"), ("client_id", client), assertion, ("client_assertion", "x")]);
         site.server.revoke(revoke.as_bytes(), RequestId::new(), site.now).await.expect("an unknown token");
@@ -267,14 +262,10 @@ async fn client_whose_keys_are_at_a_url_proves_who_it_is() {
     let site = host.site(true).await;
     let person = site.person("key:ann", Role::Caller);
     let code = site.log_in(&person, &id, CALLBACK).await;
-    let refused = site
-        .server
-        .token(token_form(&id, &code).as_bytes(), RequestId::new(), site.now)
-        .await
-        .expect_err("no proof");
+    let refused = token(&site, &token_form(&id, &code)).await.expect_err("no proof");
     assert_eq!(refused.code, Code::InvalidClient);
     let signed = proven_form(&pair, &id, &code, site.now);
-    assert!(site.server.token(signed.as_bytes(), RequestId::new(), site.now).await.is_ok());
+    assert!(token(&site, &signed).await.is_ok());
     assert_eq!(host.requests(), 2);
 }
 
@@ -287,7 +278,7 @@ async fn keys_at_a_private_address_are_not_fetched_unless_the_operator_trusts_it
     let code = site.log_in(&site.person("key:ann", Role::Caller), &id, CALLBACK).await;
     let pair = Ed25519KeyPair::generate().expect("a key");
     let signed = proven_form(&pair, &id, &code, site.now);
-    assert!(site.server.token(signed.as_bytes(), RequestId::new(), site.now).await.is_err());
+    assert!(token(&site, &signed).await.is_err());
     assert_eq!(host.requests(), 1, "the document alone");
 }
 

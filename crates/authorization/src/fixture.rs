@@ -240,6 +240,11 @@ impl Site {
         requests
     }
 
+    /// The server of another process that shares the store.
+    pub(crate) async fn other_process(&self) -> AuthorizationServer {
+        open(self.folder.path(), self.store.clone(), Arc::default(), self.now).await
+    }
+
     /// The keys of all people, which nobody knows.
     pub(crate) fn keys(&self) -> auth::Config {
         let people = self.gateway.people.lock().unwrap_or_else(PoisonError::into_inner);

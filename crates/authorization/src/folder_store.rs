@@ -25,7 +25,7 @@ use crate::store::{self, MAX_RECORD, Store, StoreError, Table};
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// The name of the folder in the state folder.
 const FOLDER: &str = "authorization";
-/// The file with the number that a removal of a grant changes, beside them.
+/// The file with the number that a removal of a grant changes, in the folder of the grants.
 const REMOVED: &str = "records.removed";
 
 /// A store in a folder.
@@ -47,8 +47,9 @@ impl FolderStore {
         Self::new(&state.join(FOLDER).join(store::name_of(issuer)))
     }
 
-    fn path(&self, table: Table, id: &str) -> Result<PathBuf, StoreError> {
-        store::check(id, None)?;
+    /// The file of the record `id`, which becomes `record` if it is written.
+    fn path(&self, table: Table, id: &str, record: Option<&[u8]>) -> Result<PathBuf, StoreError> {
+        store::check(id, record)?;
         Ok(self.folder.join(table.as_str()).join(id))
     }
 
@@ -64,7 +65,7 @@ impl FolderStore {
 
 impl Store for FolderStore {
     fn get<'a>(&'a self, table: Table, id: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
-        let path = self.path(table, id);
+        let path = self.path(table, id, None);
         on_a_thread("read", move || read(&path?)).boxed()
     }
 
@@ -73,7 +74,7 @@ impl Store for FolderStore {
         table: Table,
         ids: &'a [String],
     ) -> BoxFuture<'a, Vec<Result<Option<Vec<u8>>, StoreError>>> {
-        let paths: Vec<_> = ids.iter().map(|id| self.path(table, id)).collect();
+        let paths: Vec<_> = ids.iter().map(|id| self.path(table, id, None)).collect();
         let work = move || Ok(paths.into_iter().map(|path| read(&path?)).collect());
         async move { on_a_thread("read", work).await.unwrap_or_else(|error| vec![Err(error)]) }.boxed()
     }
@@ -85,8 +86,7 @@ impl Store for FolderStore {
         before: Option<&'a [u8]>,
         after: Option<&'a [u8]>,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
-        let (path, locked) =
-            (store::check(id, after).and_then(|()| self.path(table, id)), self.locked(table));
+        let (path, locked) = (self.path(table, id, after), self.locked(table));
         let removed = (table == Table::Grants).then(|| self.removed());
         let (before, after) = (before.map(<[u8]>::to_vec), after.map(<[u8]>::to_vec));
         let turn = Arc::clone(&self.turn);

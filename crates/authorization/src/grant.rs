@@ -353,8 +353,8 @@ impl FamilySecret {
 /// `since`. The error is the seconds after which there is one, at most one pause.
 fn take_refresh(full_at: u64, since: u64, now: u64) -> Result<u64, u64> {
     let depth = REFRESHES_AT_ONCE * REFRESH_PAUSE;
-    // Between machines clocks differ a little, which fills no bucket. One that is so far behind was set back, and nobody
-    // waits until it is there again.
+    // A clock that is a little behind the last refresh, as those of two machines are, fills no bucket. One that is further behind
+    // was set back: the bucket counts as full, so that nobody waits until the clock is there again.
     let full_at = if since > now + depth { now } else { full_at.clamp(now, now + depth) };
     let next = full_at + REFRESH_PAUSE;
     let wait = next.saturating_sub(now + depth);

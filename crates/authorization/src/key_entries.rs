@@ -51,6 +51,9 @@ impl From<KeyError> for StoreError {
     }
 }
 
+/// What an edit makes of the entry; none if nothing has to change.
+pub(crate) type Edited = Result<Option<Zeroizing<Vec<u8>>>, KeyError>;
+
 /// Where the keys are.
 pub(crate) struct KeyEntries {
     vault: Arc<Vault>,
@@ -70,30 +73,15 @@ impl KeyEntries {
         self.shared.is_some()
     }
 
-    /// Returns the entry, changed as `edit` says; `edit` returns none if nothing has to change.
+    /// Returns the entry, changed as `edit` says.
     pub(crate) async fn changed(
         &self,
-        edit: impl Fn(Option<&[u8]>) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError>
-        + Send
-        + Sync
-        + Clone
-        + 'static,
+        edit: impl Fn(Option<&[u8]>) -> Edited + Send + 'static,
     ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-        match &self.shared {
-            None => self.changed_in_vault(edit).await,
-            Some((store, context)) => self.changed_in_store(&**store, context, edit).await,
+        if let Some((store, context)) = &self.shared {
+            return self.changed_in_store(&**store, context, edit).await;
         }
-    }
-
-    async fn changed_in_vault(
-        &self,
-        edit: impl Fn(Option<&[u8]>) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError>
-        + Send
-        + Sync
-        + Clone
-        + 'static,
-    ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-        let entry = Entry { kind: EntryKind::Authorization, name: "keys".to_owned(), principal: None };
+        let entry = Entry { kind: EntryKind::Authorization, name: ID.to_owned(), principal: None };
         let stored = self.vault.get(&entry)?;
         if edit(stored.as_ref().map(|value| value.as_slice()))?.is_some() {
             self.vault.update(&entry, move |before| edit(before).ok().flatten()).await?;
@@ -106,7 +94,7 @@ impl KeyEntries {
         &self,
         store: &dyn Store,
         context: &[u8],
-        edit: impl Fn(Option<&[u8]>) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError>,
+        edit: impl Fn(Option<&[u8]>) -> Edited,
     ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let keys = self.vault.configured_keys();
         let first = keys.first().ok_or(KeyError::NotShared)?;

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::seconds;
-use crate::key_entries::{KeyEntries, KeyError};
+use crate::key_entries::{Edited, KeyEntries, KeyError};
 
 /// Seconds after which the next key is made.
 const MAKE_NEXT: u64 = 90 * 24 * 3_600;
@@ -242,7 +242,7 @@ fn change(keys: &[StoredKey], now: u64) -> Option<Change> {
 }
 
 /// Returns the entry `before` with all changes that are due; none if nothing is.
-fn changed(before: Option<&[u8]>, now: u64) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
+fn changed(before: Option<&[u8]>, now: u64) -> Edited {
     let mut entries = match before {
         Some(before) => serde_json::from_slice(before).map_err(|_| KeyError::Form)?,
         None => Entries { record_key: random_key().ok_or(KeyError::Generation)?, signing: Vec::new() },

@@ -69,9 +69,9 @@ impl RedirectUri {
     /// The receiver of the answer.
     pub fn receiver(&self) -> Receiver {
         let Ok(url) = Url::parse(&self.0) else { return Receiver::Loopback };
-        match (url.scheme(), url.host_str()) {
+        match (url.scheme(), host_and_port(&url)) {
             ("http", _) => Receiver::Loopback,
-            ("https", Some(_)) => Receiver::Site(host_and_port(&url).unwrap_or_default()),
+            ("https", Some(host)) => Receiver::Site(host),
             (scheme, _) => Receiver::Program(scheme.to_owned()),
         }
     }

@@ -43,25 +43,25 @@ for at = 2, #ARGV - 1 do
 end
 return found";
 
-/// The id, the limit of the length, the record before and the record after; an empty one is none. A record that is there
-/// already counts as written, in case its writer did not hear of it. If there is a second name, its number counts removals.
-/// With a third name, a new record begins that number at the time. So it is another one after everything was lost.
+/// The id, the limit of the length, the record before and the record after, and the table; an empty record is none. A record that
+/// is there already counts as written, in case its writer did not hear of it. The second name is the number of removed grants.
+/// New keys begin it at the time, so it is another one after everything was lost.
 ///
 /// A Redis that was stopped for a while has commands that nobody waits for any more. It would run such a write after the
 /// client was refused, and the token with which the client tries again would count as used.
 const SWAP: &str = r"
 local clock = redis.call('TIME')
 local time = clock[1] .. string.format('%06d', clock[2])
-if tonumber(time) > tonumber(ARGV[5]) then return redis.error_reply('LATE nobody waits for it any more') end
+if tonumber(time) > tonumber(ARGV[6]) then return redis.error_reply('LATE nobody waits for it any more') end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[2]) then return 0 end
 local now = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if now == ARGV[4] and now ~= '' then return 1 end
 if now ~= ARGV[3] then return 0 end
 if ARGV[4] ~= '' then
-  if KEYS[3] and now == '' then redis.call('SET', KEYS[2], time) end
+  if ARGV[5] == 'keys' and now == '' then redis.call('SET', KEYS[2], time) end
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
 elseif now ~= '' then
-  if KEYS[2] then redis.call('INCR', KEYS[2]) end
+  if ARGV[5] == 'grants' then redis.call('INCR', KEYS[2]) end
   redis.call('HDEL', KEYS[1], ARGV[1])
 end
 return 1";
@@ -266,14 +266,10 @@ impl Store for RedisStore {
         async move {
             store::check(id, after)?;
             let (limit, none) = (MAX_RECORD.to_string(), &[][..]);
-            let arguments = [id.as_bytes(), limit.as_bytes(), before.unwrap_or(none), after.unwrap_or(none)];
-            let names = [self.name(table), self.removed(), self.removed()];
-            let names = match table {
-                Table::Clients => &names[..1],
-                Table::Grants => &names[..2],
-                Table::Keys => &names[..],
-            };
-            let swapped: u8 = self.run("written", SWAP, names, &arguments).await?;
+            let (before, after) = (before.unwrap_or(none), after.unwrap_or(none));
+            let arguments = [id.as_bytes(), limit.as_bytes(), before, after, table.as_str().as_bytes()];
+            let names = [self.name(table), self.removed()];
+            let swapped: u8 = self.run("written", SWAP, &names, &arguments).await?;
             Ok(swapped == 1)
         }
         .boxed()

@@ -50,13 +50,11 @@ impl AuthorizationServer {
         self.keys.read_again();
         // Before the ids: each of them was stored at some time, so it was removed if it is not stored now.
         let used = self.host.used_grants();
-        if used.is_empty() {
-            *before = Some(removed);
-            return Ok(());
-        }
-        let stored: HashSet<String> = self.grants.ids().await?.into_iter().collect();
-        for grant in used.iter().filter(|grant| !stored.contains(*grant)) {
-            self.host.grant_ended(grant);
+        if !used.is_empty() {
+            let stored: HashSet<String> = self.grants.ids().await?.into_iter().collect();
+            for grant in used.iter().filter(|grant| !stored.contains(*grant)) {
+                self.host.grant_ended(grant);
+            }
         }
         *before = Some(removed);
         Ok(())

@@ -118,8 +118,8 @@ impl RequestCounts {
         self.reuses.load(Ordering::Relaxed)
     }
 
-    /// Counts a failure of the store to answer in time.
-    pub fn store_was_late(&self) {
+    /// Counts a failure of the store.
+    pub fn store_failed(&self) {
         self.store_failures.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -142,7 +142,7 @@ impl CountedStore {
     ) -> BoxFuture<'a, Result<T, StoreError>> {
         let note = |done: &Result<T, StoreError>| {
             if done.is_err() {
-                self.counts.store_failures.fetch_add(1, Ordering::Relaxed);
+                self.counts.store_failed();
             }
         };
         work.inspect(note).boxed()

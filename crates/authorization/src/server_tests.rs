@@ -30,8 +30,7 @@ pub(super) fn code_form(client: &str, code: &str, more: &[(&str, &str)]) -> Stri
         ("redirect_uri", CALLBACK),
         ("resource", "https://gw.example/mcp"),
     ];
-    let own = own.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
-    form(&own.chain(more.iter().copied()).collect::<Vec<_>>())
+    testkit::pkce::merged(&own, more)
 }
 
 pub(super) fn refresh_form(client: &str, token: &TokenResponse) -> String {

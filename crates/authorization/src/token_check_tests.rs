@@ -17,6 +17,7 @@ use super::tests::{CALLBACK, bearer, code_form, logged_in, refresh_form, token};
 use crate::access::Access;
 use crate::error::Code;
 use crate::fixture::{Gateway, MemoryStore, Site, parameter, query};
+use crate::grants::GrantFilter;
 use crate::server::AuthorizationServer;
 
 #[tokio::test]
@@ -43,16 +44,13 @@ async fn token_is_checked_as_its_owner_until_its_grant_ends() {
 #[tokio::test(start_paused = true)]
 async fn token_whose_grant_another_process_ended_is_refused_within_a_minute() {
     let (site, _, client, tokens) = logged_in().await;
-    let other = Arc::new(Gateway::default());
-    let other = crate::fixture::open(site.folder.path(), site.store.clone(), other, site.now).await;
+    let other = site.other_process().await;
     let (requests, headers) = (site.requests(), bearer(&tokens));
     let sender = requests.check(&headers).await.expect("accepted");
     let next = token(&site, &refresh_form(&client, &tokens)).await.expect("tokens");
     tokio::time::advance(Duration::from_secs(59)).await;
     assert!(requests.authenticate(&bearer(&next)).is_ok(), "the grant was looked up");
-    for grant in other.grants(None, site.now).await.expect("grants") {
-        other.end_grant(&grant.id).await.expect("ended");
-    }
+    assert_eq!(other.end_grants(&GrantFilter::default(), site.now).await.expect("ended"), 1);
     tokio::time::advance(Duration::from_secs(2)).await;
     for headers in [&headers, &bearer(&next)] {
         assert_eq!(requests.authenticate(headers), Err(Denied::Unchecked));
@@ -64,8 +62,7 @@ async fn token_whose_grant_another_process_ended_is_refused_within_a_minute() {
 #[tokio::test]
 async fn principals_of_a_grant_that_another_process_ended_are_notified_at_the_next_look() {
     let (site, _, client, tokens) = logged_in().await;
-    let other = Arc::new(Gateway::default());
-    let other = crate::fixture::open(site.folder.path(), site.store.clone(), other, site.now).await;
+    let other = site.other_process().await;
     let bob = site.person("key:bob", Role::Caller);
     let requests = site.requests();
     let mut seen = None;
@@ -75,9 +72,8 @@ async fn principals_of_a_grant_that_another_process_ended_are_notified_at_the_ne
     let bob = requests.check(&bearer(&bobs)).await.expect("accepted");
     site.server.end_removed(&mut seen).await.expect("a store");
     assert!(!sender.is_revoked() && !bob.is_revoked());
-    for grant in other.grants(Some("key:ann"), site.now).await.expect("grants") {
-        other.end_grant(&grant.id).await.expect("ended");
-    }
+    let anns = GrantFilter { owner: Some("key:ann".to_owned()), ..GrantFilter::default() };
+    assert_eq!(other.end_grants(&anns, site.now).await.expect("ended"), 1);
     site.store.set_fails(true);
     site.server.end_removed(&mut seen).await.expect_err("it is away");
     assert!(!sender.is_revoked());
@@ -107,20 +103,28 @@ async fn shared_store_that_lost_everything_before_any_removal_is_noticed() {
     assert_eq!(one.key_set(now).await.expect("keys"), after);
 }
 
-#[tokio::test(start_paused = true)]
-async fn token_whose_grant_was_seen_is_accepted_while_the_store_hangs() {
+/// A site and its check of requests. The first headers have a token that the check has accepted, whose sender is returned. The
+/// second ones have a token of a grant that it has not seen.
+async fn one_seen() -> (Site, Arc<auth::Authenticator>, Principal, [HeaderMap; 2]) {
     let (site, _, client, tokens) = logged_in().await;
     let bob = site.person("key:bob", Role::Caller);
     let requests = site.requests();
     let code = site.log_in(&bob, &client, CALLBACK).await;
     let unseen = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
-    let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+    let seen = bearer(&tokens);
+    let sender = requests.check(&seen).await.expect("accepted");
+    (site, requests, sender, [seen, bearer(&unseen)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_whose_grant_was_seen_is_accepted_while_the_store_hangs() {
+    let (site, requests, sender, [seen, unseen]) = one_seen().await;
     tokio::time::advance(Duration::from_secs(61)).await;
     site.store.hang();
     let started = tokio::time::Instant::now();
-    assert_eq!(requests.check(&bearer(&tokens)).await, Ok(sender));
+    assert_eq!(requests.check(&seen).await, Ok(sender));
     assert!(started.elapsed() < Duration::from_secs(5), "within the time of a check");
-    let refused = requests.check(&bearer(&unseen)).await;
+    let refused = requests.check(&unseen).await;
     assert!(matches!(refused, Err(Denied::KeysUnavailable { .. })), "{refused:?}");
 }
 
@@ -160,8 +164,7 @@ impl TokenIssuer for Overtaken {
 #[tokio::test]
 async fn lookup_of_a_grant_that_a_look_at_the_store_overtook_is_repeated() {
     let (site, _, _, tokens) = logged_in().await;
-    let other = Arc::new(Gateway::default());
-    let other = crate::fixture::open(site.folder.path(), site.store.clone(), other, site.now).await;
+    let other = site.other_process().await;
     let requests = Arc::new(auth::Authenticator::new(&site.keys()).expect("no files"));
     let issuer = Overtaken { server: site.server.clone(), other, lookups: AtomicUsize::new(0) };
     requests.accept_tokens_of(Arc::new(issuer));
@@ -171,26 +174,21 @@ async fn lookup_of_a_grant_that_a_look_at_the_store_overtook_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn token_whose_grant_was_seen_is_accepted_while_the_store_is_away_and_another_one_is_not() {
-    let (site, _, client, tokens) = logged_in().await;
-    let bob = site.person("key:bob", Role::Caller);
-    let requests = site.requests();
-    let code = site.log_in(&bob, &client, CALLBACK).await;
-    let unseen = token(&site, &code_form(&client, &code, &[])).await.expect("tokens");
-    let sender = requests.check(&bearer(&tokens)).await.expect("accepted");
+    let (site, requests, sender, [seen, unseen]) = one_seen().await;
     site.store.set_fails(true);
     for _ in 0..3 {
         tokio::time::advance(Duration::from_secs(61)).await;
-        assert_eq!(requests.check(&bearer(&tokens)).await, Ok(sender.clone()));
-        assert!(requests.authenticate(&bearer(&tokens)).is_ok(), "nobody waits for the store again");
-        let refused = requests.check(&bearer(&unseen)).await;
+        assert_eq!(requests.check(&seen).await, Ok(sender.clone()));
+        assert!(requests.authenticate(&seen).is_ok(), "nobody waits for the store again");
+        let refused = requests.check(&unseen).await;
         assert!(matches!(refused, Err(Denied::KeysUnavailable { .. })), "{refused:?}");
     }
     let grant = requests.used_grants().remove(0);
     requests.end_grant(&grant);
-    let refused = requests.check(&bearer(&tokens)).await;
+    let refused = requests.check(&seen).await;
     assert!(matches!(refused, Err(Denied::KeysUnavailable { .. })), "{refused:?}");
     site.store.set_fails(false);
-    assert!(requests.check(&bearer(&unseen)).await.is_ok());
+    assert!(requests.check(&unseen).await.is_ok());
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use http::{Method, request};
 
 use super::protected_resource;
 use super::refusal::AnswerFormat;
+use auth::token_format::ENDPOINTS;
 use authorization::{KEY_SET, REGISTER, REVOKE, TOKEN};
 use net::http::is_own_loop;
 
@@ -53,7 +54,7 @@ pub(super) fn is_of_authorization_server(path: &str) -> bool {
     [TOKEN, REVOKE, KEY_SET].contains(&path)
         || is_of(REGISTER)
         || OAUTH_METADATA.iter().any(|metadata| {
-            is_of(metadata) || path.strip_suffix(metadata).is_some_and(|at| ["/mcp", "/sse"].contains(&at))
+            is_of(metadata) || path.strip_suffix(metadata).is_some_and(|at| ENDPOINTS.contains(&at))
         })
 }
 

@@ -313,10 +313,9 @@ async fn a_call_that_lacks_a_scope_asks_for_it_beside_the_others() {
 async fn a_login_rests_sealed_in_the_vault_and_its_deletion_is_complete() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("vault.json");
-    let open = || Vault::new(VaultConfig { path: path.clone(), keys: Vec::new() });
+    let open = || vault_in(&folder);
     log_in(&logins_with(&fake, settings(), Some(open())), &alice()).await.expect("a login");
-    let bytes = std::fs::read(&path).expect("a file");
+    let bytes = std::fs::read(folder.path().join("vault.json")).expect("a file");
     assert!(!bytes.windows(6).any(|window| window == b"canary"), "tokens rest sealed");
 
     let again = logins_with(&fake, settings(), Some(open()));
@@ -334,7 +333,7 @@ async fn a_login_rests_sealed_in_the_vault_and_its_deletion_is_complete() {
 async fn renewal_does_not_bring_a_removed_login_back() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
-    let open = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let open = || vault_in(&folder);
     let own_logins = || Settings { per: Per::Principal, ..settings() };
     let logins = logins_with(&fake, own_logins(), Some(open()));
     let (alice, command) = (alice(), open());

@@ -8,7 +8,6 @@
 //! Not here: sealing and files (`auth::vault`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use auth::vault::{Entry, EntryKind, Lease, Vault};
@@ -84,18 +83,17 @@ impl LoginStore {
     ) -> Option<bool> {
         let Some(vault) = &self.vault else { return Some(false) };
         let Ok(text) = serde_json::to_vec(login).map(Zeroizing::new) else { return Some(false) };
-        let is_there = Arc::new(AtomicBool::new(true));
-        let found = Arc::clone(&is_there);
         let renewed = renewed.tokens.clone();
         let replace = move |before: Option<&[u8]>| {
             let before = before.and_then(|before| serde_json::from_slice::<SavedLogin>(before).ok());
             let is_same =
                 before.is_some_and(|before| refresh_token(&renewed) == refresh_token(&before.tokens));
-            found.store(is_same, Ordering::Relaxed);
             is_same.then_some(text)
         };
-        let is_saved = self.is_saved(&vault.update(&self.token_entry(principal), replace).await);
-        is_there.load(Ordering::Relaxed).then_some(is_saved)
+        match vault.update(&self.token_entry(principal), replace).await {
+            Ok(false) => None,
+            written => Some(self.is_saved(&written)),
+        }
     }
 
     /// Waits until no other process renews the login of `principal`. `None` where no other process can read it.
@@ -192,7 +190,7 @@ impl LoginStore {
     }
 
     /// Whether `written` is a success. A failure is logged.
-    fn is_saved(&self, written: &Result<(), auth::vault::Error>) -> bool {
+    fn is_saved<T>(&self, written: &Result<T, auth::vault::Error>) -> bool {
         if let Err(error) = written {
             tracing::error!(server = %self.server, %error, "a login could not be saved and ends with this process");
         }

@@ -15,7 +15,8 @@ use settings::Setting;
 use tokio::time::timeout;
 use url::Url;
 
-/// The code of the error of a script that Redis runs too late by its clock, as it was when the link was opened.
+/// The code of the error of a script whose deadline has passed by the clock of Redis. The deadline is computed from that clock,
+/// which is read when the link is opened.
 const LATE: &str = "LATE";
 /// The shortest time limit of connecting, handshake included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);

@@ -226,20 +226,20 @@ impl Vault {
         self.on_a_thread(move |vault| vault.put_blocking(&entry, &value)).await
     }
 
-    /// Sets the value of `entry` to what `edit` makes of the one that is there, or keeps that if `edit` returns none. No
-    /// other process writes in between.
+    /// Sets the value of `entry` to what `edit` makes of the one that is there, or keeps that if `edit` returns none.
+    /// Returns whether it made a value. No other process writes in between.
     pub async fn update(
         self: &Arc<Self>,
         entry: &Entry,
         edit: impl FnOnce(Option<&[u8]>) -> Option<Zeroizing<Vec<u8>>> + Send + 'static,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let entry = entry.clone();
         self.on_a_thread(move |vault| {
             let _lock = lock::take(&vault.path, vault.patience)?;
             let before = vault.get(&entry)?;
-            let Some(value) = edit(before.as_ref().map(|value| value.as_slice())) else { return Ok(()) };
+            let Some(value) = edit(before.as_ref().map(|value| value.as_slice())) else { return Ok(false) };
             check_lengths(&entry, &value)?;
-            vault.change_locked(&Change::Put(&entry, &value)).map(|_| ())
+            vault.change_locked(&Change::Put(&entry, &value)).map(|_| true)
         })
         .await
     }

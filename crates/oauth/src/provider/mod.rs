@@ -203,10 +203,11 @@ impl Provider {
         let admitted = self.settings.roles().person(issuer, &claims, person);
         // Every other refusal is one of `sub`, which then names no principal.
         let is_known = matches!(admitted, Ok(_) | Err(Denied::NoRole));
-        let subject = claims.get_as::<String>("sub").filter(|_| is_known);
-        let principal = subject.map(|subject| Person::id(issuer, &subject));
-        let not_allowed =
-            |reason| SignInError::NotAllowed { principal: principal.clone(), account: name.clone(), reason };
+        let subject = identity.text("sub").filter(|_| is_known);
+        let not_allowed = |reason| {
+            let principal = subject.map(|subject| Person::id(issuer, subject));
+            SignInError::NotAllowed { principal, account: name.clone(), reason }
+        };
         self.settings.allow.check(issuer, identity).map_err(not_allowed)?;
         admitted.map_err(|denied| match denied {
             Denied::NoRole if identity.lacks_groups() => not_allowed(allow::TOO_MANY_GROUPS),
