@@ -24,7 +24,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::event_text::{EventChunk, name};
 use super::openapi::QueryProblems;
-use super::parameters::Parameters;
+use super::parameters::{Parameters, unreadable};
 use super::problem::Problem;
 use auth::Principal;
 use gateway::manager::Manager;
@@ -99,7 +99,7 @@ pub(super) async fn watch(
     headers: HeaderMap,
     query: Parameters<EventsQuery>,
 ) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(|error| Problem::new(ErrorCode::InvalidRequest, error.body_text()))?;
+    let Query(query) = query.map_err(|rejection| unreadable(rejection.body_text()))?;
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     // A request for the recorded events alone begins with the oldest.
     let seen = if query.follow == Some(false) { seen.or(Some(0)) } else { seen };

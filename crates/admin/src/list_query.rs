@@ -70,8 +70,7 @@ pub(super) struct ViewQuery {
 impl ViewQuery {
     /// Reads the parameter of a request.
     pub(super) fn read(query: Parameters<Self>) -> Result<Self, Problem> {
-        let read = parameters(query, "the only parameter is `view`, at most once")?;
-        Ok(read)
+        parameters(query, "the only parameter is `view`, at most once")
     }
 }
 

@@ -14,8 +14,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathName {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let refused =
-            |rejection: PathRejection| Problem::new(ErrorCode::InvalidRequest, rejection.body_text());
+        let refused = |rejection: PathRejection| unreadable(rejection.body_text());
         let Path(name) = Path::from_request_parts(parts, state).await.map_err(refused)?;
         Ok(Self(name))
     }
@@ -26,7 +25,11 @@ pub(super) type Parameters<T> = Result<Query<T>, QueryRejection>;
 
 /// Returns the parameters. `hint` names those that there are.
 pub(super) fn parameters<T>(given: Parameters<T>, hint: &'static str) -> Result<T, Problem> {
-    let Query(read) = given
-        .map_err(|rejection| Problem::new(ErrorCode::InvalidRequest, rejection.body_text()).hinting(hint))?;
+    let Query(read) = given.map_err(|rejection| unreadable(rejection.body_text()).hinting(hint))?;
     Ok(read)
+}
+
+/// The refusal of a path or a query that cannot be read. `text` says why.
+pub(super) fn unreadable(text: String) -> Problem {
+    Problem::new(ErrorCode::InvalidRequest, text)
 }

@@ -33,18 +33,11 @@ export function confirmed({ title, text, verb, danger }, work) {
   const open = (close) => {
     const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
     const yes = button(verb, async () => {
-      yes.disabled = true;
-      problem.hidden = true;
-      try {
+      await attempt(yes, problem, async () => {
         await work();
         close();
-      } catch (error) {
-        fill(problem, told(error));
-        problem.hidden = false;
-      } finally {
-        yes.disabled = false;
-        refresh();
-      }
+      });
+      refresh();
     }, { class: danger ? 'danger' : 'primary' });
     const no = button('Cancel', close, { autofocus: true });
     return [h('p', {}, text), h('p', { class: 'quiet small' }, 'The audit log records it with your name.'), problem,
@@ -54,22 +47,28 @@ export function confirmed({ title, text, verb, danger }, work) {
 }
 
 /** The form of a dialog. `work` is done when it is sent; the dialog stays open if that fails. */
-export function formOf(close, verb, content, work) {
+export function dialogForm(close, verb, content, work) {
   const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
   const yes = h('button', { type: 'submit', class: 'primary' }, verb);
-  const submit = async (event) => {
+  const submit = (event) => {
     event.preventDefault();
-    problem.hidden = true;
-    yes.disabled = true;
-    try {
-      await work();
-    } catch (error) {
-      fill(problem, told(error));
-      problem.hidden = false;
-      yes.disabled = false;
-    }
+    attempt(yes, problem, work);
   };
   return h('form', { onsubmit: submit }, content, problem, h('div', { class: 'dialog-foot' }, button('Cancel', close), yes));
+}
+
+/** Does `work` while the button `yes` is disabled. A failure is shown in `problem`. */
+async function attempt(yes, problem, work) {
+  yes.disabled = true;
+  problem.hidden = true;
+  try {
+    await work();
+  } catch (error) {
+    fill(problem, told(error));
+    problem.hidden = false;
+  } finally {
+    yes.disabled = false;
+  }
 }
 
 /** A failure in words, with its advice. */

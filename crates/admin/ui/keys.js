@@ -1,7 +1,7 @@
 // View: API keys, made and revoked.
 
 import { checked, get, may, remove, send, visitor } from './api.js';
-import { action, dialog, formOf, told } from './actions.js';
+import { action, dialog, dialogForm, told } from './actions.js';
 import { badge, button, copied, field, fill, h, heading, table, toast } from './dom.js';
 
 const ROLES = { reader: 'reader: may look', caller: 'caller: may call tools', superuser: 'superuser: may operate the gateway' };
@@ -38,7 +38,7 @@ function making(load) {
     const fields = [field('Name', name, 'Lower-case letters, digits and -. Logs show it.'), field('Role', role), field('Expires', expires),
       field('View', view, 'Optional: one of the views of the configuration file. The key then reaches nothing else.'),
       h('p', { class: 'quiet small' }, 'The audit log records it with your name.')];
-    return formOf(close, 'Make the key', fields, async () => {
+    return dialogForm(close, 'Make the key', fields, async () => {
       const body = { role: role.value, ...(expires.value && { expires: expires.value }), ...(view.value.trim() && { view: view.value.trim() }) };
       const made = await (await checked(await send('PUT', `/keys/${encodeURIComponent(name.value.trim())}`, { body }))).json();
       close();

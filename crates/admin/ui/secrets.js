@@ -1,7 +1,7 @@
 // Part of the view of logins: the secrets that servers need of the visitor. A value is sent and never read back.
 
 import { checked, get, may, remove, send, visitor } from './api.js';
-import { action, dialog, formOf, told } from './actions.js';
+import { action, dialog, dialogForm, told } from './actions.js';
 import { badge, button, date, field, fill, h, table, toast } from './dom.js';
 
 const path = (name) => `/secrets/${encodeURIComponent(name)}`;
@@ -11,7 +11,7 @@ function setting(secret, load) {
   return () => dialog(`Set ${secret.name}`, (close) => {
     const value = h('input', { type: 'password', autocomplete: 'off', autofocus: true, required: true, spellcheck: 'false' });
     const used = secret.servers.length > 0 ? `Your calls send it to ${secret.servers.join(', ')}.` : 'No server needs it now.';
-    return formOf(close, 'Set the secret', field('Value', value, `${used} It is never shown again.`), async () => {
+    return dialogForm(close, 'Set the secret', field('Value', value, `${used} It is never shown again.`), async () => {
       await checked(await send('PUT', path(secret.name), { body: { value: value.value } }));
       close();
       toast(`${secret.name} is set`);

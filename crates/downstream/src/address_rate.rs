@@ -1,9 +1,9 @@
 //! Limits of how often one address may send a request: a bucket of tokens for each, which fills up with time.
 //!
-//! Invariants: an address that sends too much is refused, and no other one is. Somebody with many addresses of one network of IPv6
-//! gets a few times as much and not many times. Addresses that were not seen for the longest
-//! time are forgotten, so many of them cost little memory. The work of all addresses together has limits of its own:
-//! documents of clients, registrations, grants (`authorization`), and the memory of requests.
+//! Invariants: an address that sends too much is refused. The addresses of one IPv6 network (/48) together get four times
+//! the limit of one. No other address is affected. Addresses that were not seen for the longest time are forgotten, so
+//! many of them cost little memory. The work of all addresses together has limits of its own: documents of clients,
+//! registrations, grants (`authorization`), and the memory of requests.
 //!
 //! The address is that of the client, if the proxies before the gateway are trusted (`client_address`). Behind others all clients
 //! have one, so the limits allow what thousands of clients need.

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use http::header::HOST;
+use http::{HeaderMap, Uri};
 use url::Url;
 
 /// A host and an optional port, as in `Host` or `:authority`.
@@ -87,6 +89,12 @@ impl Authority {
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.host == other.host && self.port.is_none_or(|port| other.port == Some(port))
     }
+}
+
+/// Returns the host that a request names: `Host`, or else the authority of its target. `guard` has checked both.
+pub(crate) fn host_of<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> Option<&'r str> {
+    let header = headers.get(HOST).and_then(|host| host.to_str().ok());
+    header.or(uri.authority().map(http::uri::Authority::as_str))
 }
 
 fn parse_port(text: &str) -> Option<u16> {

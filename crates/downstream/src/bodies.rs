@@ -54,8 +54,8 @@ impl Arriving {
 
 /// A body whose connection records the principal of its request.
 pub(super) trait FromClient {
-    /// Records that the head of this request has a valid credential, and comes from `client` if that is not the peer. Fails if
-    /// its principal has too many connections.
+    /// Records that the head of this request has a valid credential, and comes from `client`; without it, from the peer. Fails
+    /// if its principal has too many connections.
     fn identified(&self, principal: &Principal, client: Option<ClientAddress>) -> Result<(), Refusal>;
 
     /// Records that the head of this request has no valid credential.

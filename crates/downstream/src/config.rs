@@ -355,7 +355,8 @@ fn read_proxies(setting: &Setting<'_>) -> Option<Vec<IpNet>> {
     Some(setting.list()?.iter().filter_map(read).collect())
 }
 
-/// Parses an address or a network. An address of IPv4 is compared as such, so a network has to be written as such.
+/// Parses an address or a network. Peers are compared in canonical form, so an IPv4-mapped address would never match and
+/// is refused.
 fn parse_network(text: &str) -> Option<IpNet> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
     (network.addr() == network.addr().to_canonical()).then_some(network)

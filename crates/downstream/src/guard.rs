@@ -11,6 +11,7 @@
 //! (`listener`), what a principal may do ([`auth`]).
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -172,12 +173,12 @@ impl Guard {
             return Ok(None);
         }
         if is_probe(parts) {
-            return match host_of(parts) {
+            return match checked_host(parts) {
                 Err(refusal @ Refusal::HostCount) => Err(refusal),
                 _ => Ok(None),
             };
         }
-        let host = host_of(parts)?;
+        let host = checked_host(parts)?;
         if !self.hosts.allow(&host) {
             let is_passed = is_health(parts) && host.is_address();
             return if is_passed { Ok(None) } else { Err(Refusal::Host) };
@@ -301,9 +302,9 @@ impl Guard {
         }
     }
 
-    /// Returns the address of the client, if its connection is known.
-    pub(super) fn client(&self, head: &request::Parts, body: &impl FromClient) -> Option<ClientAddress> {
-        body.peer().map(|peer| self.proxies.client(peer, &head.headers))
+    /// Returns the address of the client of a request that came from `peer`, if that is known.
+    pub(super) fn client(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<ClientAddress> {
+        peer.map(|peer| self.proxies.client(peer, headers))
     }
 
     /// Authenticates the head, and has its connection record the result.
@@ -316,7 +317,7 @@ impl Guard {
         let identified = self.identify(head).await.inspect_err(|_| body.unidentified())?;
         let Some(principal) = identified else { return Ok(None) };
         // The address is needed only for clients that nothing else distinguishes.
-        let client = if principal.is_anonymous() { self.client(head, body) } else { None };
+        let client = if principal.is_anonymous() { self.client(body.peer(), &head.headers) } else { None };
         match body.identified(&principal, client) {
             Ok(()) => Ok(Some(principal)),
             Err(_) if is_public(head) => Ok(None),
@@ -380,7 +381,7 @@ impl Guard {
 
 /// Returns the host that the request is for: `Host`, or the authority of an absolute target. If both are present, they
 /// must agree.
-fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
+fn checked_host(parts: &request::Parts) -> Result<Authority, Refusal> {
     let mut headers = parts.headers.get_all(HOST).iter();
     let header = headers.next();
     if headers.next().is_some() {

@@ -12,6 +12,7 @@
 //! Not here: the checks themselves (`guard`); answers that have begun (`exchange`, `sessions`).
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -34,7 +35,6 @@ use tower::{Service, ServiceExt};
 use super::authority::Authority;
 use super::bodies::{Arriving, FromClient};
 use super::body_budget::Incoming;
-use super::client_address::ClientAddress;
 use super::cors;
 use super::guard::Guard;
 use super::listener::Site;
@@ -65,8 +65,8 @@ pub struct Admitted {
     pub body: Bytes,
     /// The authenticated sender; none only on public paths.
     pub principal: Option<Principal>,
-    /// The address of its client, if its connection is known.
-    pub(crate) address: Option<ClientAddress>,
+    /// The address of the other end of its connection, if that is known.
+    pub(crate) peer: Option<IpAddr>,
     /// The id of the request in answers and logs.
     pub id: RequestId,
 }
@@ -137,8 +137,7 @@ impl HttpService {
             }
             Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
                 Ok((principal, bytes)) => {
-                    let address = self.0.guard.client(&head, &body);
-                    let request = Admitted { head, body: bytes, principal, address, id };
+                    let request = Admitted { head, body: bytes, principal, peer: body.peer(), id };
                     (self.0.route(request).await, origin)
                 }
                 Err(refusal) => (self.0.refuse(refusal, head, body, id).await, origin),
@@ -178,9 +177,7 @@ impl ServiceParts {
     /// them.
     fn ask_for_scope(&self, principal: &Principal, role: Role, line: &Line, answer: &mut Response) {
         let needed = Access { role, view: principal.view().map(ToString::to_string) };
-        // A token that is bound to a view operates nothing.
-        let is_grantable = role < Role::Superuser || needed.view.is_none();
-        if principal.role() >= role || !is_grantable || !self.guard.may_grant(principal, role) {
+        if principal.role() >= role || !needed.is_possible() || !self.guard.may_grant(principal, role) {
             return;
         }
         answer.headers_mut().insert(WWW_AUTHENTICATE, INSUFFICIENT_SCOPE);
@@ -221,9 +218,9 @@ impl ServiceParts {
     }
 
     async fn routed(&self, request: Admitted) -> Response {
-        let Admitted { mut head, body, principal, address, id } = request;
+        let Admitted { mut head, body, principal, peer, id } = request;
         head.extensions.insert(id);
-        if let Some(address) = address {
+        if let Some(address) = self.guard.client(peer, &head.headers) {
             head.extensions.insert(address);
         }
         if let Some(principal) = principal {

@@ -27,13 +27,12 @@ use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::HOST;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use url::Url;
 
-use super::authority::Authority;
+use super::authority::{Authority, host_of};
 use super::conversation::Conversation;
 use super::error::MessageRefusal;
 use super::sessions::{Session, SessionReader, Sessions};
@@ -83,9 +82,8 @@ impl PublicPath {
 
     /// Whether the client that sent `request` knows the endpoints by this path. Others come without the proxy.
     fn is_of(&self, request: &HttpRequest) -> bool {
-        let host = || request.headers().get(HOST)?.to_str().ok();
-        let named = request.uri().authority().map(http::uri::Authority::as_str).or_else(host);
-        named.and_then(Authority::parse).is_some_and(|named| self.host.covers(&named))
+        let named = host_of(request.headers(), request.uri()).and_then(Authority::parse);
+        named.is_some_and(|named| self.host.covers(&named))
     }
 }
 

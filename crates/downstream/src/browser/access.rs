@@ -9,13 +9,14 @@
 
 use std::sync::Arc;
 
-use http::header::{COOKIE, HOST, ORIGIN};
+use http::header::{COOKIE, ORIGIN};
 use http::{Method, request};
 
 use super::cookie::Cookies;
 use super::form;
 use super::sessions::{BrowserSession, BrowserSessions};
 use crate::Config;
+use crate::authority::host_of;
 use crate::refusal::{AnswerFormat, Refusal};
 use auth::Principal;
 use gateway::login_links::base_url;
@@ -53,7 +54,7 @@ impl BrowserAccess {
 
     /// Returns the URL at which the browser reaches Switchyard.
     pub(crate) fn base(&self, head: &request::Parts) -> Option<String> {
-        base_url(self.public_url.as_deref(), self.scheme, Self::host(head))
+        base_url(self.public_url.as_deref(), self.scheme, host_of(&head.headers, &head.uri))
     }
 
     /// Whether a browser sent the request for a page that is not one of Switchyard. Programs name no page.
@@ -66,18 +67,13 @@ impl BrowserAccess {
             return !form::is_not_of_other_site(&head.headers);
         }
         // A page can also be open under another name than the public one, and behind a proxy that speaks TLS.
-        let host = Self::host(head).unwrap_or_default();
+        let host = host_of(&head.headers, &head.uri).unwrap_or_default();
         let bases = self
             .public_url
             .clone()
             .into_iter()
             .chain(["http", "https"].map(|scheme| format!("{scheme}://{host}")));
         !bases.into_iter().any(|base| form::is_of_own_page(&head.headers, &base))
-    }
-
-    fn host(head: &request::Parts) -> Option<&str> {
-        let header = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        header.or(head.uri.authority().map(http::uri::Authority::as_str))
     }
 
     /// Returns the valid session of the request, unless another site caused it.

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use axum::body::to_bytes;
 use axum::extract::Request;
-use http::header::HOST;
-use http::{HeaderMap, Method, request};
+use http::{HeaderMap, Method};
 use secrecy::ExposeSecret;
 
 use super::in_progress::InProgress;
 use super::messages;
 use super::people_login::PeopleLogin;
 use crate::Config;
+use crate::authority::host_of;
 use crate::browser::access::BrowserAccess;
 pub(super) use crate::browser::access::SESSION;
 use crate::browser::cookie::{Cookies, SameSite};
@@ -98,7 +98,7 @@ impl Visit {
 
     async fn with(pages: &Pages, request: Request, query: Fields) -> Result<Self, Page> {
         let (head, body) = request.into_parts();
-        let host = host_of(&head);
+        let host = host_of(&head.headers, &head.uri).map(str::to_owned);
         let base = pages.logins.links.base(host.as_deref()).ok_or_else(messages::no_base)?;
         let form = if head.method == Method::POST {
             if !form::is_own(&head.headers, &base) {
@@ -152,10 +152,4 @@ impl Visit {
         let sent = self.form.get("csrf").unwrap_or_default();
         if form::is_equal(sent, session.csrf()) { Ok(session) } else { Err(messages::bad_csrf()) }
     }
-}
-
-/// The host of a request, which `guard` has checked.
-fn host_of(head: &request::Parts) -> Option<String> {
-    let header = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-    header.or(head.uri.authority().map(http::uri::Authority::as_str)).map(str::to_owned)
 }
