@@ -67,19 +67,10 @@ impl Raw {
     /// The JSON text of `value`.
     ///
     /// # Panics
-    /// See [`Raw::with_capacity`].
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        Self::with_capacity(value, 128)
-    }
-
-    /// Prints `value` into room for `bytes`, so that a large text is not copied again and again.
-    ///
-    /// # Panics
     /// When the `Serialize` implementation of `value` fails. None of this crate can: it is a programming error (a
     /// map with keys that are not strings), not an input.
-    pub fn with_capacity<T: Serialize + ?Sized>(value: &T, bytes: usize) -> Self {
-        let mut text = Vec::with_capacity(bytes);
-        serde_json::to_writer(&mut text, value).expect("own types print as JSON");
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
+        let text = serde_json::to_vec(value).expect("own types print as JSON");
         Self::unindexed(Bytes::from(text))
     }
 
@@ -199,6 +190,11 @@ impl Raw {
             .map(|member| decode_key(&self.bytes[member.key]))
             .find(|key| !seen.insert(key.clone()))
             .map(Cow::into_owned)
+    }
+
+    /// The first key that occurs twice in this object or in one inside this value, decoded.
+    pub fn repeated_key(&self) -> Option<String> {
+        tokens::repeated_key(&self.bytes, decode_key).map(Cow::into_owned)
     }
 }
 

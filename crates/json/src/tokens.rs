@@ -6,6 +6,7 @@
 //!
 //! Not here: validation, and the values of numbers.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::string_scan::plain;
@@ -115,6 +116,27 @@ pub(super) fn depth(text: &[u8]) -> usize {
         at += 1;
     }
     most
+}
+
+/// The first key in `text` that stands twice in its object, at any depth. Keys are compared as `read` returns them.
+pub(super) fn repeated_key<'a, K: Ord + Clone>(text: &'a [u8], read: impl Fn(&'a [u8]) -> K) -> Option<K> {
+    let (mut open, mut at) = (Vec::<BTreeSet<K>>::new(), 0_usize);
+    while let Some(&byte) = text.get(at) {
+        let start = at;
+        at = if byte == b'"' { skip_string(text, at) } else { at + 1 };
+        match byte {
+            b'{' => open.push(BTreeSet::new()),
+            b'}' => drop(open.pop()),
+            b'"' if text.get(skip_space(text, at)) == Some(&b':') => {
+                let key = read(&text[start..at]);
+                if open.last_mut().is_some_and(|seen| !seen.insert(key.clone())) {
+                    return Some(key);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 fn is_space(byte: u8) -> bool {

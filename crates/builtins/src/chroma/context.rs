@@ -69,8 +69,8 @@ impl ChromaContext {
         }
     }
 
-    /// Returns the collection `name` as it is now, if the one of `outcome` is gone: it was deleted and made again while texts
-    /// were embedded.
+    /// If `outcome` says that the collection is gone, returns the one that has its name now. Another client may have deleted
+    /// it and created it again while texts were embedded.
     pub(super) async fn reopened<T>(
         &self,
         name: &str,

@@ -199,7 +199,7 @@ pub(super) async fn update(
     let _turn = context.writers.acquire().await;
     let size = head.number("chunk_size").and_then(|size| usize::try_from(size).ok());
     let text = embedded(context, ABOUT_UPDATE.name, &input.content, size, report).await?;
-    let mut draft = text.draft(&input.content, said.clone().unwrap_or_default());
+    let mut draft = text.draft(&input.content, said.clone().unwrap_or_else(|| head.caller_metadata()));
     let mut written = put_update(context, &collection, &input, said.as_ref(), &mut draft).await;
     if let Some(collection) = context.reopened(&input.collection, &written).await? {
         written = put_update(context, &collection, &input, said.as_ref(), &mut draft).await;
@@ -213,7 +213,7 @@ pub(super) async fn update(
     }))
 }
 
-/// Replaces the document of `input` by `draft`, with the metadata that it has unless the caller `said` others.
+/// Replaces the document of `input` by `draft`. Without `said`, the document keeps its metadata.
 async fn put_update(
     context: &ChromaContext,
     collection: &Collection,
@@ -227,9 +227,10 @@ async fn put_update(
     let found = place.look().await?;
     // The current head, because others may have written the document while this one was embedded.
     let Some(now) = &found.head else { return Err(no_document(&input.doc_id).into()) };
-    if said.is_none() {
-        draft.metadata = now.caller_metadata();
-        draft.source = layout::source(&input.content, &draft.metadata);
+    let kept = said.is_none().then(|| now.caller_metadata());
+    if let Some(kept) = kept.filter(|kept| *kept != draft.metadata) {
+        draft.source = layout::source(&input.content, &kept);
+        draft.metadata = kept;
     }
     place.put(found, draft).await
 }

@@ -22,7 +22,7 @@ use upstream::api::Error;
 
 /// Counts each letter of a text.
 pub(super) struct Letters {
-    pub(crate) model: &'static str,
+    pub model: &'static str,
     pub dimension: usize,
     pub is_down: AtomicBool,
 }

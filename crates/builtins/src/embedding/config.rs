@@ -36,7 +36,7 @@ pub(crate) struct OpenAi {
     /// Whether it is OpenAI's own service, which requires a key.
     pub needs_key: bool,
     /// Name of the model at the service.
-    pub(crate) model: String,
+    pub model: String,
     /// The key, never empty.
     pub api_key: Option<SecretString>,
     /// Dimension to request. `None` for the model's own.
@@ -49,9 +49,9 @@ pub(crate) struct OpenAi {
 #[derive(Debug, Clone)]
 pub(crate) struct LocalModelOptions {
     /// A sentence-transformers folder: `config.json`, `tokenizer.json`, `model.safetensors`.
-    pub(crate) model_dir: PathBuf,
+    pub model_dir: PathBuf,
     /// Name of the model; by default the name of the folder.
-    pub(crate) model: String,
+    pub model: String,
 }
 
 impl fmt::Debug for OpenAi {

@@ -32,8 +32,7 @@ impl Cache {
 
     /// Returns the cached result of this query in this state.
     pub(super) fn get(&self, generation: u64, requested: &Search) -> Option<Raw> {
-        let key = (generation, requested.clone());
-        let answer = self.with(|answers| answers.get(&key).cloned()).flatten();
+        let answer = self.with(|answers| answers.get(&(generation, requested.clone())).cloned()).flatten();
         self.store.record(AREA, answer.is_some());
         answer
     }

@@ -31,7 +31,7 @@ pub(super) enum Error {
     Stopped,
 }
 
-/// Hears that `done` of `total` changed files are read. Returning false stops the work.
+/// Called with the numbers of changed files read so far and in all. Returning false stops the work.
 pub(super) type ShouldContinue<'a> = &'a dyn Fn(usize, usize) -> bool;
 
 /// The documents and their index, owned by the task that keeps them up to date.

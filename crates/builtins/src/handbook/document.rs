@@ -21,7 +21,7 @@ pub(super) struct Document {
     /// Title from the front matter, the first heading or the file name.
     pub title: String,
     /// Last change of the file.
-    pub(crate) modified: SystemTime,
+    pub modified: SystemTime,
     /// Content id in git.
     pub blob: Blob,
     /// The Markdown text of the file.
@@ -52,7 +52,7 @@ pub(super) struct Origin {
     /// Path of the file in the folder.
     pub file_path: String,
     /// Last change of the file.
-    pub(crate) modified: SystemTime,
+    pub modified: SystemTime,
     /// Content id in git.
     pub blob: Blob,
 }

@@ -38,7 +38,7 @@ const PROBED_BYTES: usize = 8 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// Last change of the content.
-    pub(crate) modified: SystemTime,
+    pub modified: SystemTime,
     /// Size in bytes.
     pub len: u64,
     device: u64,

@@ -129,7 +129,10 @@ impl Follower {
         let started = Instant::now();
         let mut corpus = corpus.unwrap_or_else(|| self.begin());
         let tasks = self.tasks.clone();
-        let should_continue = move |done, total| log_progress(&tasks, done, total);
+        let should_continue = move |done, total| {
+            log_progress(done, total);
+            !tasks.is_begun()
+        };
         let work = tokio::task::spawn_blocking(move || (corpus.refresh(&should_continue), corpus));
         match work.await {
             Ok((Ok(snapshot), corpus)) => {
@@ -224,10 +227,9 @@ impl Follower {
     }
 }
 
-/// Logs how far the reading is. Returns whether it should continue.
-fn log_progress(tasks: &Shutdown, done: usize, total: usize) -> bool {
+/// Logs how far the reading is, from time to time.
+fn log_progress(done: usize, total: usize) {
     if done > 0 && done.is_multiple_of(1_000) {
         tracing::info!(done, total, "reading the handbook");
     }
-    !tasks.is_begun()
 }

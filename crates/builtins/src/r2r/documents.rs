@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::answers::Fresh;
+use super::client::Client;
 use super::id::Id;
 use super::model::{R2rDocument, Results, Stage};
 use super::project::Project;
@@ -280,13 +281,13 @@ pub(super) async fn monitor(
     }))
 }
 
-/// Refuses a collection that does not exist or that Switchyard may not read. A search there
-/// would find nothing.
-pub(super) async fn check_collection(context: &R2rContext, id: Id) -> Result<(), Failure> {
-    if context.client.has_collection(id.0).await? { Ok(()) } else { Err(no_collection(id).into()) }
+/// Refuses a collection that does not exist or that Switchyard may not read. R2R itself finds nothing there, and accepts
+/// documents for it.
+pub(super) async fn check_collection(client: &Client, id: Id) -> Result<(), Failure> {
+    if client.has_collection(id.0).await? { Ok(()) } else { Err(no_collection(id).into()) }
 }
 
-pub(super) fn no_collection(id: Id) -> Refusal {
+fn no_collection(id: Id) -> Refusal {
     Refusal::new("not_found", "collection_id", &id)
         .because("There is no such collection, or it is not ours to read.")
         .valid("the id of a collection that is there")

@@ -74,7 +74,7 @@ pub(super) struct Generated {
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ProviderMetadata {
     #[serde(default)]
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
     /// The answers of the model, usually one. Their text is in another field.
     #[serde(default)]
     choices: Value,
@@ -196,7 +196,7 @@ pub(super) struct R2rCollection {
     #[serde(default, deserialize_with = "or_default")]
     pub document_count: i64,
     #[serde(default, deserialize_with = "or_default")]
-    pub(crate) user_count: u64,
+    pub user_count: u64,
 }
 
 /// Whether a value contains a NUL character. R2R's database refuses these, and R2R reports that as an

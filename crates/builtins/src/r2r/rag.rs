@@ -50,7 +50,7 @@ pub(super) struct RagInput {
     pub collection_id: Option<Id>,
     /// A model that R2R's provider knows. Left out: the one R2R is configured with.
     #[schemars(length(min = 1, max = 200), regex(pattern = NOT_BLANK), example = "openai/gpt-4o-mini")]
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
     /// The length of the answer at most, in tokens.
     #[serde(default = "five_hundred")]
     #[schemars(range(min = 1, max = 32_768))]
@@ -117,7 +117,7 @@ pub(super) async fn ask(
     let make = async {
         let answer = stream_answer(context, &input, collection, report).await?;
         if answer.chunks.is_empty() && input.collection_id.is_some() {
-            documents::check_collection(context, collection).await?;
+            documents::check_collection(&context.client, collection).await?;
         }
         let output = output(context, &input, answer).await;
         Ok(if output.incomplete { Fresh::passing(output) } else { Fresh::lasting(output) })

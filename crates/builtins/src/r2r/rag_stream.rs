@@ -161,7 +161,7 @@ pub(super) const PASSAGES: u32 = 5;
 pub(super) struct RagAnswer {
     pub answer: String,
     pub chunks: Vec<R2rChunk>,
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
     pub is_complete: bool,
 }
 

@@ -175,7 +175,7 @@ async fn ask(
     let found = found.map_err(|error| blamed(error, input.own_filters().next()))?;
     let chunks = own(found.results.chunk_search_results, collection, input.limit as usize);
     if chunks.is_empty() && input.collection_id.is_some() {
-        documents::check_collection(context, collection).await?;
+        documents::check_collection(&context.client, collection).await?;
     }
     let titles = context.titles(&chunks).await;
     let results: Vec<_> = chunks.into_iter().map(|chunk| passage(chunk, &titles)).collect();

@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use super::{Arguments, Ingest, IngestMode, Target, form};
 use crate::Report;
 use crate::answer::Failure;
+use crate::r2r::documents::check_collection;
 use crate::r2r::id::Id;
 use crate::tool::{Effect, ToolInfo};
 use upstream::api::Error;
@@ -92,7 +93,7 @@ impl Ingest {
         let listed = spawn_blocking(move || roots.list(&folder)).await;
         let listed = listed.map_err(|error| Error::Malformed { reason: error.to_string() })??;
         if !target.is_known {
-            self.service.check(target.collection).await?;
+            check_collection(&self.service.client, target.collection).await?;
         }
         let mut answer = FolderIngested {
             collection_id: target.collection,

@@ -34,7 +34,7 @@ use crate::answer::Failure;
 use crate::r2r::answers::Answers;
 use crate::r2r::client::Client;
 use crate::r2r::config;
-use crate::r2r::documents::no_collection;
+use crate::r2r::documents::check_collection;
 use crate::r2r::id::Id;
 use crate::refusal::Refusal;
 use crate::tool::{Effect, ToolInfo};
@@ -224,7 +224,7 @@ impl Ingest {
         let source = service.open(&arguments.file_path).await?;
         let collection = target.collection;
         if !target.is_known {
-            service.check(collection).await?;
+            check_collection(&service.client, collection).await?;
         }
         let id = Id(form::id(service.account().await?, collection.0, &source.name));
         let digest = source.digest().await;
@@ -372,11 +372,6 @@ impl Service {
     /// documents still belong to the account.
     async fn account(&self) -> Result<&str, Error> {
         self.account.get_or_try_init(|| self.client.account()).await.map(String::as_str)
-    }
-
-    /// Refuses a collection that does not exist. R2R itself would accept it.
-    async fn check(&self, id: Id) -> Result<(), Failure> {
-        if self.client.has_collection(id.0).await? { Ok(()) } else { Err(no_collection(id).into()) }
     }
 
     /// Adds the document `id`, made of the file `name`, to those under way.

@@ -80,8 +80,8 @@ struct State {
     ring_charge: SteppedCharge,
     /// Calls that are not written yet.
     queue: Vec<Ended>,
-    /// Their bytes. A principal may have three times what is free, as in the ring.
-    queue_shares: FairShares<ring::Owner, 3>,
+    /// Their bytes, with shares as in the ring.
+    queue_shares: FairShares<ring::Owner, { ring::ALPHA }>,
     queue_charge: SteppedCharge,
 }
 

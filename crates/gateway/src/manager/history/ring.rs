@@ -14,7 +14,7 @@ use crate::manager::live_events::ToolCall;
 pub(super) type Owner = Option<Arc<str>>;
 
 /// A principal may hold so many times what is free.
-const ALPHA: usize = 3;
+pub(super) const ALPHA: usize = 3;
 /// Memory of a call in the queue of its principal, which grows by doubling, beside the call itself.
 const PLACE: usize = 2 * size_of::<(Ended, usize)>();
 /// Memory of a principal.
