@@ -50,7 +50,7 @@ impl CommandStreams<'_> {
 
     /// Says why the command failed, and returns the exit code.
     pub(super) fn end(&mut self, result: Result<(), CommandError>) -> ExitCode {
-        // If the output is closed, neither the result nor the question was seen.
+        // A command whose output is closed has failed: nobody saw its question or its result.
         exit_unless_done(result, self.err)
     }
 

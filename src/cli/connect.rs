@@ -279,7 +279,8 @@ fn named_url(environment: &Lookup<'_>) -> Result<Option<Url>, CommandError> {
 
 /// The MCP endpoint of the gateway of a configuration file. If the file cannot be read, it has the default address.
 pub(super) fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
-    mcp_of(Config::load_listener(config, environment).unwrap_or_default().url(environment))
+    let listener = Config::load_listener(config, environment).unwrap_or_default();
+    mcp_of(listener.or_named(environment).url())
 }
 
 /// The MCP endpoint of the gateway at `url`.

@@ -53,7 +53,7 @@ pub(super) enum CommandError {
         /// The arguments of the command that makes a key which suffices.
         needed: &'static str,
     },
-    /// Another refusal or failure, in the words of the gateway.
+    /// Another refusal or failure.
     #[error("{0}")]
     Refused(String),
 }
@@ -95,7 +95,7 @@ impl From<auth::vault::Error> for CommandError {
     }
 }
 
-/// Like [`exit`], for a command that does not do its work if its output is closed: that is a failure then.
+/// Like [`exit`], but closed output is a failure: for commands that stop when nobody can read them.
 pub(super) fn exit_unless_done(ended: Result<(), CommandError>, err: &mut dyn Write) -> ExitCode {
     match ended {
         Err(CommandError::Closed) => ExitCode::FAILURE,

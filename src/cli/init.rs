@@ -4,7 +4,6 @@
 //!
 //! Not here: what is written (`crate::connect::own_file`).
 
-use std::env::VarError;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -107,7 +106,7 @@ fn offers(
         return Err(unknown(id));
     }
     // A first file has the default listener.
-    let gateway = mcp_of(Listener::default().url(&|_| Err(VarError::NotPresent)));
+    let gateway = mcp_of(Listener::default().url());
     let mut chosen = Vec::new();
     let mut absent: Vec<&String> = arguments.import.iter().collect();
     for found in connect::installed(host) {

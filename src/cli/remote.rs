@@ -225,7 +225,7 @@ fn configured(file: &ConfigFile) -> Result<Url, CommandError> {
         let read = Config::load_listener(&file.config, &super::environment);
         read.map_err(|error| CommandError::Configuration(error.to_string()))?
     };
-    Ok(listener.url(&super::environment))
+    Ok(listener.or_named(&super::environment).url())
 }
 
 /// Parses `--url`.

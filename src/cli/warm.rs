@@ -102,12 +102,12 @@ fn chosen(mut config: manager::Config, names: &[String]) -> Result<manager::Conf
 }
 
 /// Starts, remembers and stops the enabled servers of `config`. Returns whether all could be read.
-pub(super) fn warm(config: manager::Config, err: &mut dyn Write) -> io::Result<bool> {
-    let runtime = worker::runtime()?;
+fn warm(config: manager::Config, err: &mut dyn Write) -> Result<bool, CommandError> {
+    let runtime = worker::runtime().map_err(|error| CommandError::Refused(error.to_string()))?;
     let done = runtime.block_on(warm_all(config, err));
     // Blocking reads of a built-in are not waited for.
     runtime.shutdown_background();
-    done
+    Ok(done?)
 }
 
 async fn warm_all(mut config: manager::Config, err: &mut dyn Write) -> io::Result<bool> {

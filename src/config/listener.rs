@@ -24,11 +24,17 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// The URL of the gateway, from this machine. `SWITCHYARD_LISTEN` names another address, as for `serve`.
+    /// At the address that `SWITCHYARD_LISTEN` names, if it names one, as for `serve`.
     #[cfg(feature = "program")]
-    pub(crate) fn url(self, environment: &Lookup<'_>) -> Url {
+    pub(crate) fn or_named(self, environment: &Lookup<'_>) -> Self {
         let named = environment("SWITCHYARD_LISTEN").ok().and_then(|text| parse_address(&text));
-        let address = reachable(named.unwrap_or(self.address));
+        Self { address: named.unwrap_or(self.address), ..self }
+    }
+
+    /// The URL of the gateway, from this machine.
+    #[cfg(feature = "program")]
+    pub(crate) fn url(self) -> Url {
+        let address = reachable(self.address);
         let scheme = if self.has_tls { "https" } else { "http" };
         let url = Url::parse(&format!("{scheme}://{address}/"));
         url.unwrap_or_else(|_| unreachable!("an address and a port make a URL"))

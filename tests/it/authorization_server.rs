@@ -4,13 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::revoked::Open;
 use crate::support::browser::Browser;
-use crate::support::remote_client::{CALLBACK, OauthAnswer, Proof, RemoteClient, Tokens, free_address};
+use crate::support::remote_client::{CALLBACK, Proof, RemoteClient, Tokens, free_address, refreshed_at_once};
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
 
@@ -406,13 +405,9 @@ async fn thousand_refreshes_at_once_get_one_answer_and_nobody_is_logged_out() {
     let gateway = site.started(&[(ANN, CALLER)]).await;
     let client = site.client("/mcp").await;
     let tokens = client.logged_in(ANN, &[]).await;
-    let answers = join_all((0..1_000).map(|_| client.refresh(&tokens))).await;
-    let good: Vec<_> = answers.iter().map(OauthAnswer::tokens).collect();
-    assert!(good.iter().all(|other| *other == good[0]));
-    let refresh = good[0].refresh.as_deref().expect("a refresh token");
-    assert_eq!(refresh.split('_').nth(2), Some("1"), "the grant made one step");
-    assert_eq!(site.rest("/servers", &good[0]).await, 200);
-    assert_eq!(client.refresh(&good[0]).await.status, 200);
+    let next = refreshed_at_once([&client, &client], &tokens).await;
+    assert_eq!(site.rest("/servers", &next).await, 200);
+    assert_eq!(client.refresh(&next).await.status, 200);
     drop(gateway);
 }
 
@@ -520,16 +515,14 @@ async fn missing_settings_of_the_server_are_named_before_it_starts() {
         let server = format!("server: {{{}, {settings}}}", api_keys(&[(ANN, CALLER)]));
         let gateway = Gateway::of(&Registry::new().setting(&server));
         for command in ["check", "serve"] {
-            let output = gateway.output(&[command, "--config", "mcp_servers.yaml"]);
-            let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            assert!(!output.status.success() && text.contains(expected), "{command}: {text}");
+            let (status, text) = gateway.printed(&[command, "--config", "mcp_servers.yaml"]);
+            assert!(!status.success() && text.contains(expected), "{command}: {text}");
         }
     }
     let open = Gateway::with_config(
         "server: {public_url: 'https://gw.example', authorization_server: {keys: true}}\nmcp_servers: {}\n",
     );
-    let output = open.output(&["check"]);
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let (_, text) = open.printed(&["check"]);
     assert!(text.contains("no effect while `auth_mode` asks for no credentials"), "{text}");
 }
 

@@ -6,11 +6,10 @@ use http::Method;
 use http::header::{CONTENT_TYPE, COOKIE, ETAG, IF_NONE_MATCH, ORIGIN};
 use reqwest::Response;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::support::browser::Browser;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, Running};
+use crate::support::{Gateway, Registry, Running, api_keys};
 
 const CSRF: &str = "x-switchyard-csrf";
 const CALL: &str = r#"{"server":"one","tool":"a","arguments":{}}"#;
@@ -22,12 +21,9 @@ fn key(role: &str) -> String {
 
 /// A gateway with a key for each role.
 async fn gateway(server: &Server) -> Running {
-    let entry = |role: &str| {
-        let hash = hex::encode(Sha256::digest(key(role)));
-        format!("    - {{id: {role}, role: {role}, hash: \"sha256:{hash}\"}}\n")
-    };
-    let keys: String = ["reader", "caller", "superuser"].map(entry).concat();
-    let settings = format!("server:\n  auth_mode: api_key\n  api_keys:\n{keys}");
+    let keys = ["reader", "caller", "superuser"].map(|role| (key(role), format!("role: {role}")));
+    let keys = keys.each_ref().map(|(key, role)| (&**key, &**role));
+    let settings = format!("server: {{{}}}", api_keys(&keys));
     let registry = Registry::new().http("one", &server.url()).setting(&settings);
     let running = Gateway::of(&registry).start().await;
     running.offers_to("a", &format!("Bearer {}", key("superuser"))).await;

@@ -34,9 +34,8 @@ fn gateway(registry: &str) -> Gateway {
 
 /// Checks that `switchyard check` finds no problem, with only the variables above.
 fn is_valid(registry: &str) {
-    let output = gateway(registry).output(&["check", "mcp_servers.yaml"]);
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success() && !text.contains("warning"), "{text}");
+    let (status, text) = gateway(registry).printed(&["check", "mcp_servers.yaml"]);
+    assert!(status.success() && !text.contains("warning"), "{text}");
 }
 
 /// Checks that the program knows these arguments: it would report an error before printing help.
@@ -240,9 +239,8 @@ fn compose_with_r2r_mounts_a_file_that_the_program_takes() {
     assert!(registry.contains(&format!("ingest_roots: [{folder}]")), "{folder}");
     let variables = gateway_service["environment"].as_object().expect("variables").keys();
     let given = variables.fold(gateway(&registry), |gateway, name| gateway.env(name, "x"));
-    let output = given.output(&["check", "mcp_servers.yaml"]);
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{text}");
+    let (status, text) = given.printed(&["check", "mcp_servers.yaml"]);
+    assert!(status.success(), "{text}");
 }
 
 #[tokio::test]

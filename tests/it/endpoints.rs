@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode};
@@ -12,7 +11,7 @@ use serde_json::json;
 
 use crate::support::line::Line;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, eventually};
+use crate::support::{Gateway, Registry, eventually, forwarded};
 use testkit::served::Served;
 
 /// A path with the status that it answers, and the target if that is a redirect.
@@ -60,25 +59,6 @@ fn answer(status: u16, target: &str) -> Response {
     if !target.is_empty() {
         response.headers_mut().insert("location", HeaderValue::from_str(target).expect("a target"));
     }
-    response
-}
-
-async fn forwarded(http: &reqwest::Client, base: &str, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, 1 << 20).await.expect("a body");
-    let mut headers = head.headers;
-    headers.remove("host");
-    let sent =
-        http.request(head.method, format!("{base}{}", head.uri)).headers(headers).body(body).send().await;
-    let answered = sent.expect("it answers");
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = answered.status();
-    for name in ["content-type", "mcp-session-id"] {
-        if let Some(value) = answered.headers().get(name) {
-            response.headers_mut().insert(name, value.clone());
-        }
-    }
-    *response.body_mut() = Body::from_stream(answered.bytes_stream());
     response
 }
 
@@ -227,17 +207,13 @@ async fn paths_of_a_login_that_does_not_exist_are_not_found_without_a_key_too() 
 async fn client_of_the_old_transport_posts_below_the_path_of_the_proxy() {
     let config = Registry::new().setting("server: {public_url: 'https://gw.example/tools/'}");
     let gateway = Gateway::of(&config).start().await;
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     for (host, expected) in [
-        ("gw.example", "data: /tools/messages?session_id="),
-        ("GW.example:8443", "data: /tools/messages?session_id="),
-        ("localhost", "data: /messages?session_id="),
+        ("gw.example", "/tools/messages?session_id="),
+        ("GW.example:8443", "/tools/messages?session_id="),
+        ("localhost", "/messages?session_id="),
     ] {
-        let request =
-            client.get(gateway.url("/sse")).header("host", host).header("accept", "text/event-stream");
-        let mut stream = request.send().await.expect("an answer");
-        let first = stream.chunk().await.expect("a stream").expect("an event");
-        let text = String::from_utf8_lossy(&first);
-        assert!(text.contains("event: endpoint") && text.contains(expected), "{host}: {text}");
+        let client = gateway.mcp().to(&gateway.url("/sse")).with_header("host", host);
+        let event = client.listen().await.event().await.expect("an event");
+        assert!(event.name == "endpoint" && event.data.starts_with(expected), "{host}: {event:?}");
     }
 }

@@ -15,8 +15,8 @@ fn showing(folder: &Path) -> Registry {
 }
 
 fn output(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = gateway.output(arguments);
-    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    let (status, text) = gateway.printed(arguments);
+    (status.code(), text)
 }
 
 #[tokio::test]

@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
 use crate::revoked::Open;
 use crate::support::browser::Browser;
 use crate::support::redis::Redis;
-use crate::support::remote_client::{CALLBACK, OauthAnswer, Proof, RemoteClient, Tokens, free_address};
+use crate::support::remote_client::{CALLBACK, Proof, RemoteClient, Tokens, free_address, refreshed_at_once};
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Client, Gateway, Registry, Running, api_keys, eventually};
 
@@ -132,13 +131,8 @@ async fn thousand_refreshes_at_once_at_two_machines_get_one_answer() {
     let client = replicas.client().await;
     let other = replicas.at_the_other(&client);
     let tokens = client.logged_in(ANN, &[]).await;
-    let answers =
-        join_all((0..1_000).map(|at| if at % 2 == 0 { &client } else { &other }.refresh(&tokens))).await;
-    let good: Vec<_> = answers.iter().map(OauthAnswer::tokens).collect();
-    assert!(good.iter().all(|other| *other == good[0]));
-    let refresh = good[0].refresh.as_deref().expect("a refresh token");
-    assert_eq!(refresh.split('_').nth(2), Some("1"), "the grant made one step");
-    assert_eq!([replicas.status(0, &good[0]).await, replicas.status(1, &good[0]).await], [200, 200]);
+    let next = refreshed_at_once([&client, &other], &tokens).await;
+    assert_eq!([replicas.status(0, &next).await, replicas.status(1, &next).await], [200, 200]);
 }
 
 #[tokio::test]
@@ -206,9 +200,8 @@ async fn gateway_with_another_key_of_the_vault_is_refused_and_changes_nothing() 
     let client = replicas.client().await;
     let tokens = client.logged_in(ANN, &[]).await;
     let stranger = replicas.gateway(1, "state", "another key of the vault, as long as that of the others");
-    let output = stranger.output(&["serve", "--config", "mcp_servers.yaml"]);
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(!output.status.success() && text.contains("sealed with another `vault_key`"), "{text}");
+    let (status, text) = stranger.printed(&["serve", "--config", "mcp_servers.yaml"]);
+    assert!(!status.success() && text.contains("sealed with another `vault_key`"), "{text}");
     assert!(!text.contains("another key of the vault, as"), "{text}");
     assert_eq!(client.refresh(&tokens).await.status, 200);
 
@@ -218,8 +211,7 @@ async fn gateway_with_another_key_of_the_vault_is_refused_and_changes_nothing() 
             api_keys(&[(ANN, "role: caller")])
         );
         let gateway = Gateway::of(&Registry::new().setting(&server));
-        let output = gateway.output(&["check", "mcp_servers.yaml"]);
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+        gateway.printed(&["check", "mcp_servers.yaml"]).1
     };
     let missing = with("redis_url: 'redis://:canary@localhost:1'");
     assert!(missing.contains("`redis_url` needs `vault_key`") && !missing.contains("canary"), "{missing}");

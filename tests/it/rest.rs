@@ -2,12 +2,11 @@
 //! them. Calls that go well, bad input and credentials have files of their own.
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::answer::Answer;
 use crate::support::gateway::{Gateway, Running};
 use crate::support::scripted::{Act, Refusing, Scripted, Server, Tool};
-use crate::support::{Client, eventually};
+use crate::support::{Client, api_keys, eventually};
 
 /// A gateway before one server with one tool, `a`, that does `act`.
 async fn doing(act: Act) -> (Running, Server) {
@@ -125,11 +124,8 @@ async fn a_server_that_was_never_reached_is_the_answer_itself() {
 #[tokio::test]
 async fn a_server_that_refuses_our_credentials_is_not_told_as_one_that_is_away() {
     let key = "swy_ci_0123456789abcdef0123456789abcdef0123456789abcdef";
-    let hash =
-        Sha256::digest(key.as_bytes()).iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
-    let behind = Gateway::with_config(&format!(
-        "mcp_servers: {{}}\nserver:\n  auth_mode: api_key\n  api_keys: [{{id: ci, hash: \"sha256:{hash}\", role: superuser}}]\n"
-    ));
+    let keys = api_keys(&[(key, "role: superuser")]);
+    let behind = Gateway::with_config(&format!("mcp_servers: {{}}\nserver: {{{keys}}}\n"));
     let behind = behind.start().await;
     let config = format!("mcp_servers:\n  closed:\n    url: {}\n", behind.url("/mcp"));
     let gateway = Gateway::with_config(&config).env("TEST_KEY", key).start().await;

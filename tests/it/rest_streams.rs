@@ -3,13 +3,12 @@
 //! Not here: plain calls (`rest`, `calls`), lists (`rest_lists`).
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::support::asking::Asking;
 use crate::support::client::Stream;
 use crate::support::gateway::{Gateway, Running};
 use crate::support::scripted::{Act, Scripted, Tool};
-use crate::support::{Client, eventually};
+use crate::support::{Client, api_keys, eventually};
 
 const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream")];
 
@@ -71,15 +70,8 @@ async fn a_question_is_answered_while_its_call_runs() {
 async fn a_question_is_answered_by_the_principal_of_its_call_only() {
     let server = Asking::start();
     let key = |id: &str| format!("swy_{id}_0123456789abcdef0123456789abcdef0123456789abcdef");
-    let entry = |id| {
-        let hash = hex::encode(Sha256::digest(key(id)));
-        format!("    - {{id: {id}, role: superuser, hash: \"sha256:{hash}\"}}\n")
-    };
-    let keys = [entry("ann"), entry("bob")].concat();
-    let yaml = format!(
-        "server:\n  auth_mode: api_key\n  api_keys:\n{keys}mcp_servers:\n  asker:\n    url: {}\n",
-        server.url("/mcp")
-    );
+    let keys = api_keys(&[(&key("ann"), "role: superuser"), (&key("bob"), "role: superuser")]);
+    let yaml = format!("server: {{{keys}}}\nmcp_servers:\n  asker:\n    url: {}\n", server.url("/mcp"));
     let gateway = Gateway::with_config(&yaml).start().await;
     let [ann, bob] = ["ann", "bob"].map(|id| format!("Bearer {}", key(id)));
     gateway.offers_to("ask", &ann).await;

@@ -2,12 +2,11 @@
 //! in `/metrics`.
 
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use crate::support::gateway::Running;
 use crate::support::redis::Redis;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Client, Gateway, Registry, eventually};
+use crate::support::{Client, Gateway, Registry, api_keys, eventually};
 
 const KEYS: [&str; 2] = [
     "swy_ann_0123456789abcdef0123456789abcdef0123456789abcdef",
@@ -34,17 +33,12 @@ fn server() -> Server {
 }
 
 async fn gateway(server: &Server, redis: &Redis) -> Running {
-    let key = |key: &str| {
-        let id = key.split('_').nth(1).expect("an id");
-        let hash = Sha256::digest(key).iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
-        format!("    - {{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
-    };
+    let keys = api_keys(&KEYS.map(|key| (key, "role: superuser")));
     let registry = Registry::new()
         .http("one", &server.url())
         .with("tools: {cache: {ttl: 60}}")
         .setting(&format!("cache: {{type: redis, url: \"{}\", command_timeout: 1}}", redis.url()))
-        .setting("server:\n  auth_mode: api_key\n  api_keys:")
-        .setting(&KEYS.map(key).join("\n"));
+        .setting(&format!("server: {{{keys}}}"));
     let running = Gateway::of(&registry).start().await;
     running.offers_to("find", &format!("Bearer {}", KEYS[0])).await;
     eventually("redis is used", async || {

@@ -4,14 +4,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::Response;
 use http::HeaderValue;
 use serde_json::json;
 
 use crate::support::remote_client::{CALLBACK, RemoteClient, free_address};
-use crate::support::{Gateway, Registry, Running, WAIT, api_keys};
+use crate::support::{Gateway, Registry, Running, WAIT, api_keys, forwarded};
 
 const ANN: &str = "swy_ann_0123456789abcdef0123456789abcdef0123456789abcdef";
 
@@ -37,22 +36,13 @@ impl Proxy {
 async fn pass_on(
     State(proxy): State<Proxy>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
-    request: Request,
+    mut request: Request,
 ) -> Response {
-    let (mut head, body) = request.into_parts();
-    let body = to_bytes(body, 1 << 20).await.expect("a body");
-    let sent = head.headers.get("x-forwarded-for").map(|sent| sent.to_str().expect("ASCII").to_owned());
+    let headers = request.headers_mut();
+    let sent = headers.get("x-forwarded-for").map(|sent| sent.to_str().expect("ASCII").to_owned());
     let named = sent.into_iter().chain([client.ip().to_string()]).collect::<Vec<_>>().join(", ");
-    head.headers.insert("x-forwarded-for", HeaderValue::from_str(&named).expect("a header"));
-    let url = format!("http://{}{}", proxy.gateway, head.uri);
-    let sent = proxy.http.request(head.method, url).headers(head.headers).body(body).send().await;
-    let answered = sent.expect("it answers");
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = answered.status();
-    *response.headers_mut() = answered.headers().clone();
-    response.headers_mut().remove("transfer-encoding");
-    *response.body_mut() = Body::from_stream(answered.bytes_stream());
-    response
+    headers.insert("x-forwarded-for", HeaderValue::from_str(&named).expect("a header"));
+    forwarded(&proxy.http, &format!("http://{}", proxy.gateway), request).await
 }
 
 /// An HTTP client whose connections come from `address`.
@@ -151,7 +141,7 @@ async fn client_cannot_choose_its_address_by_what_it_sends_through_the_proxy() {
 #[tokio::test]
 async fn header_of_a_peer_that_is_not_trusted_changes_nothing() {
     let named = |at: usize| vec![("x-forwarded-for", format!("198.51.100.{at}"))];
-    // A client that passes by the proxy.
+    // A client that bypasses the proxy.
     let site = Site::start("trusted_proxies: [127.0.0.1]").await;
     let direct = client_at([127, 0, 0, 2]);
     assert_limited(Site::register(&direct, &site.gateway.address, 40, named).await);

@@ -74,10 +74,10 @@ async function first_paint_is_within_300_ms({ chrome, gateway, problems }) {
     times.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? Infinity));
     await page.context().close();
   }
-  // A busy machine makes single ones late. A dashboard that became slow makes all of them late.
-  const first = Math.min(...times);
-  must(first <= 300, `first contentful paint after ${times.map((time) => time.toFixed(0)).join(', ')} ms`);
-  return `first contentful paint after ${first.toFixed(0)} ms (the fastest of 5, empty cache)`;
+  times.sort((a, b) => a - b);
+  const median = times[2];
+  must(median <= 300, `first contentful paint after ${times.map((time) => time.toFixed(0)).join(', ')} ms`);
+  return `first contentful paint after ${median.toFixed(0)} ms (the median of 5, empty cache)`;
 }
 
 export const CHECKS = { views_are_accessible_and_fit_at_every_size };

@@ -5,7 +5,6 @@
 //! Not here: what is wrong with it.
 
 use std::cell::OnceCell;
-use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -98,7 +97,7 @@ impl<'a> Subject<'a> {
             Listener { address: server.listen, has_tls: server.tls.is_some() }
         });
         let address = self.arguments.listen.unwrap_or(listener.address);
-        Listener { address, ..listener }.url(&|_| Err(VarError::NotPresent))
+        Listener { address, ..listener }.url()
     }
 
     /// The gateway that runs at that address.

@@ -4,15 +4,15 @@
 //!
 //! Not here: the results that have the content (`call`, `prompts`, `resources`).
 
+use super::members::text;
 use json::Raw;
 
 /// Returns the text of one block.
 pub(super) fn text_of(block: &Raw) -> String {
-    let text = |name: &str| block.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
-    match text("type").as_str() {
-        "text" => text("text"),
-        kind @ ("image" | "audio") => binary(kind, &text("mimeType"), text("data").len()),
-        "resource_link" => format!("[link {}]", text("uri")),
+    match text(block, "type").as_str() {
+        "text" => text(block, "text"),
+        kind @ ("image" | "audio") => binary(kind, &text(block, "mimeType"), text(block, "data").len()),
+        "resource_link" => format!("[link {}]", text(block, "uri")),
         "resource" => block.get("resource").map(|resource| of_resource(&resource)).unwrap_or_default(),
         kind => format!("[content of the type {kind:?}; look at it with -o json]"),
     }

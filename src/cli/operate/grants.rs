@@ -7,7 +7,7 @@ use http::Method;
 use super::super::error::CommandError;
 use super::super::remote::{Remote, not_a_gateway};
 use super::GrantAction;
-use super::members::{elements, list_of, number, or_dash, text};
+use super::members::{elements, number, or_dash, text};
 use super::screen::{Screen, View};
 use super::table::{Cell, Column, Table};
 use json::Raw;
@@ -62,13 +62,13 @@ async fn list(remote: &Remote, choice: &GrantChoice, screen: &mut Screen<'_>) ->
     let filters: Vec<_> =
         filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
     let grants = all(remote, "grants", &filters).await?;
-    Ok(screen.show(&View::list(document("grants", &grants), &grants, "id", GRANTS))?)
+    Ok(screen.show(&View::of_items("grants", &grants, "id", GRANTS))?)
 }
 
 /// Lists the clients of the authorization server.
 async fn clients(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let clients = all(remote, "clients", &[]).await?;
-    Ok(screen.show(&View::list(document("clients", &clients), &clients, "client", CLIENTS))?)
+    Ok(screen.show(&View::of_items("clients", &clients, "client", CLIENTS))?)
 }
 
 /// Ends grants.
@@ -123,11 +123,6 @@ async fn all(remote: &Remote, list: &str, filters: &[(&str, &str)]) -> Result<Ve
             None => return Ok(found),
         }
     }
-}
-
-/// Returns an answer with the items of all pages.
-fn document(list: &str, items: &[Raw]) -> Raw {
-    Raw::object(&[(list, &list_of(items))])
 }
 
 const GRANTS: &[Column] = &[

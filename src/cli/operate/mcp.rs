@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::super::error::CommandError;
 use super::super::remote::{LIMITS, Remote, not_a_gateway, not_of_a_gateway, of_text};
+use super::members::text;
 use json::Raw;
 use net::http::{Decoded, EventStream, Response, is_media_type, whole};
 use net::sse::Item;
@@ -69,7 +70,6 @@ impl Answer {
             return Ok(result);
         }
         let Some(error) = self.message.get("error") else { return Err(problem(self.status, &self.message)) };
-        let text = |of: &Raw, name| of.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
         let data = error.get("data").unwrap_or_else(Raw::empty_object);
         let status = match text(&data, "code").as_str() {
             "forbidden" => StatusCode::FORBIDDEN,
@@ -82,10 +82,9 @@ impl Answer {
 
 /// Returns the failure for an answer that is no JSON-RPC response.
 pub(super) fn problem(status: StatusCode, document: &Raw) -> CommandError {
-    let text = |name| document.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
-    match text("detail") {
+    match text(document, "detail") {
         detail if detail.is_empty() => not_of_a_gateway(status),
-        detail => of_text(status, &detail, &text("hint")),
+        detail => of_text(status, &detail, &text(document, "hint")),
     }
 }
 

@@ -5,7 +5,7 @@
 use super::super::error::CommandError;
 use super::super::remote::{Remote, not_a_gateway};
 use super::arguments::TypedArguments;
-use super::members::list_of;
+use super::members::{is, text};
 use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Column};
 use super::{content, mcp};
@@ -21,8 +21,7 @@ const COLUMNS: &[Column] = &[
 /// Lists the prompts.
 pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let prompts = mcp::list(remote, method::PROMPTS_LIST, "prompts").await?;
-    let document = Raw::object(&[("prompts", &list_of(&prompts))]);
-    Ok(screen.show(&View::list(document, &prompts, "name", COLUMNS))?)
+    Ok(screen.show(&View::of_items("prompts", &prompts, "name", COLUMNS))?)
 }
 
 /// Shows the messages of a prompt.
@@ -38,9 +37,9 @@ pub(super) async fn show(
         return Ok(screen.document(&result)?);
     }
     for message in result.get("messages").ok_or_else(not_a_gateway)?.elements() {
-        let role = message.text("role").unwrap_or_default();
-        let text = message.get("content").map(|block| content::text_of(&block)).unwrap_or_default();
-        screen.lines(&format!("{role}: {text}"))?;
+        let role = text(&message, "role");
+        let content = message.get("content").map(|block| content::text_of(&block)).unwrap_or_default();
+        screen.lines(&format!("{role}: {content}"))?;
     }
     Ok(())
 }
@@ -49,8 +48,7 @@ pub(super) async fn show(
 fn arguments_of(prompt: &Raw) -> String {
     let arguments = prompt.get("arguments").unwrap_or_else(Raw::empty_object);
     let names = arguments.elements().map(|argument| {
-        let is_required = argument.get_as("required").unwrap_or(false);
-        format!("{}{}", argument.text("name").unwrap_or_default(), if is_required { "" } else { "?" })
+        format!("{}{}", text(&argument, "name"), if is(&argument, "required") { "" } else { "?" })
     });
     names.collect::<Vec<_>>().join(" ")
 }

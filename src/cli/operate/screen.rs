@@ -13,7 +13,7 @@ use rustix::termios::tcgetwinsize;
 
 use super::super::visible;
 use super::json_text;
-use super::members::text;
+use super::members::{list_of, text};
 use super::table::{Column, Table, shortened};
 use crate::config::import::yaml;
 use json::Raw;
@@ -70,6 +70,11 @@ impl View {
     pub(super) fn list(document: Raw, items: &[Raw], name: &str, columns: &[Column]) -> Self {
         let names = items.iter().map(|item| text(item, name)).collect();
         Self { document, names, table: Table::of(items, columns) }
+    }
+
+    /// A list of `items` of several answers, in a document of its own that has them as `member`.
+    pub(super) fn of_items(member: &str, items: &[Raw], name: &str, columns: &[Column]) -> Self {
+        Self::list(Raw::object(&[(member, &list_of(items))]), items, name, columns)
     }
 }
 

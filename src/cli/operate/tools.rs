@@ -8,7 +8,7 @@ use super::super::error::CommandError;
 use super::super::remote::Remote;
 use super::super::visible;
 use super::json_text;
-use super::members::{elements, list_of, plain, text};
+use super::members::{elements, plain, text};
 use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Column, Table};
 use json::Raw;
@@ -35,8 +35,7 @@ pub(super) async fn list(
     let words: Vec<_> =
         query.iter().flat_map(|text| text.split_whitespace()).map(str::to_lowercase).collect();
     let tools: Vec<_> = all(remote, view).await?.into_iter().filter(|tool| has_all(tool, &words)).collect();
-    let document = Raw::object(&[("tools", &list_of(&tools))]);
-    screen.show(&View::list(document, &tools, "name", COLUMNS))?;
+    screen.show(&View::of_items("tools", &tools, "name", COLUMNS))?;
     if tools.is_empty() {
         screen.note("no tool matches; `switchyard servers` shows which servers are connected")?;
     }

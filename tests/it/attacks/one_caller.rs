@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::client::MODERN;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Client, Gateway, Registry, Running, eventually};
+use crate::support::{Client, Gateway, Registry, Running, api_keys, eventually};
 
 /// Sockets of the gateway.
 const SOCKETS: usize = 128;
@@ -36,16 +35,9 @@ async fn started(server: &Server, ids: &[&str]) -> Running {
 
 /// A gateway as from [`started`], with more `settings` in `server`.
 async fn started_with(server: &Server, ids: &[&str], settings: &str) -> Running {
-    let entry = |id: &&str| {
-        let hash = hex::encode(Sha256::digest(key(id)));
-        format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
-    };
-    let keys: Vec<String> = ids.iter().map(entry).collect();
-    let mode = if ids.is_empty() {
-        String::new()
-    } else {
-        format!(", auth_mode: api_key, api_keys: [{}]", keys.join(", "))
-    };
+    let keys: Vec<String> = ids.iter().map(|id| key(id)).collect();
+    let keys: Vec<_> = keys.iter().map(|key| (&**key, "role: caller")).collect();
+    let mode = if keys.is_empty() { String::new() } else { format!(", {}", api_keys(&keys)) };
     let settings = format!("server: {{max_sockets: {SOCKETS}{mode}{settings}}}");
     let gateway = Gateway::of(&Registry::new().setting(&settings).http("one", &server.url())).start().await;
     match ids.first() {

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::support::scripted::{Act, Scripted, Server, Tool};
-use crate::support::{Client, Gateway, Registry, Running, eventually};
+use crate::support::{Client, Gateway, Registry, Running, api_keys, eventually};
 
 /// `max_sockets` of the gateway: more than it looks at to find one that yields.
 pub(super) const SOCKETS: usize = 256;
@@ -64,12 +63,8 @@ pub(super) async fn started() -> (Running, Server) {
         .tool(Tool::named("slow").does(Act::Slow(ATTACK)))
         .tool(Tool::named("hang").does(Act::Hang))
         .start();
-    let entry = |id| {
-        let hash = hex::encode(Sha256::digest(key(id)));
-        format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
-    };
-    let keys = [entry("caller"), entry("other")].join(", ");
-    let settings = format!("server: {{max_sockets: {SOCKETS}, auth_mode: api_key, api_keys: [{keys}]}}");
+    let keys = api_keys(&[(&key("caller"), "role: caller"), (&key("other"), "role: caller")]);
+    let settings = format!("server: {{max_sockets: {SOCKETS}, {keys}}}");
     let registry = Registry::new().setting(&settings).http("one", &server.url());
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers_to("quick", &bearer("caller")).await;

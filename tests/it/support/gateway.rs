@@ -87,6 +87,12 @@ impl Gateway {
         self.program().args(arguments).stdin(Stdio::null()).output().expect("it runs")
     }
 
+    /// Runs the program until it ends by itself. Returns how it ended, and all that it has printed.
+    pub fn printed(&self, arguments: &[&str]) -> (ExitStatus, String) {
+        let Output { status, stdout, stderr } = self.output(arguments);
+        (status, String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    }
+
     /// Runs the program until it ends by itself. The reader of its standard output is closed.
     pub fn output_unread(&self, arguments: &[&str]) -> Output {
         let (_, unread) = std::io::pipe().expect("a pipe");

@@ -51,6 +51,9 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::response::Response;
 use futures_util::StreamExt as _;
 
 pub use answer::Answer;
@@ -91,6 +94,21 @@ pub fn listen(address: SocketAddr) -> std::net::TcpListener {
     let listener = std::net::TcpListener::bind(address).expect("a port");
     listener.set_nonblocking(true).expect("a socket");
     listener
+}
+
+/// Sends `request` on to the server at `base`, and returns its answer.
+pub async fn forwarded(http: &reqwest::Client, base: &str, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let body = to_bytes(body, 1 << 20).await.expect("a body");
+    let url = format!("{base}{}", head.uri);
+    let sent = http.request(head.method, url).headers(head.headers).body(body).send().await;
+    let answered = sent.expect("it answers");
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answered.status();
+    *response.headers_mut() = answered.headers().clone();
+    response.headers_mut().remove("transfer-encoding");
+    *response.body_mut() = Body::from_stream(answered.bytes_stream());
+    response
 }
 
 /// Repeats `attempt` until it returns a value, and fails with `what` when `WAIT` is over.

@@ -6,6 +6,7 @@
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use testkit::pkce;
 use url::Url;
@@ -70,6 +71,17 @@ impl Tokens {
     pub fn bearer(&self) -> String {
         format!("Bearer {}", self.access)
     }
+}
+
+/// Refreshes `tokens` 1,000 times at once, by turns at both ends. Checks that the grant made one step and that all got its tokens,
+/// which are returned.
+pub async fn refreshed_at_once(clients: [&RemoteClient; 2], tokens: &Tokens) -> Tokens {
+    let answers = join_all((0..1_000).map(|at| clients[at % 2].refresh(tokens))).await;
+    let good: Vec<_> = answers.iter().map(OauthAnswer::tokens).collect();
+    assert!(good.iter().all(|other| *other == good[0]));
+    let refresh = good[0].refresh.as_deref().expect("a refresh token");
+    assert_eq!(refresh.split('_').nth(2), Some("1"), "the grant made one step");
+    good[0].clone()
 }
 
 impl RemoteClient {
