@@ -51,7 +51,7 @@ impl From<KeyError> for StoreError {
     }
 }
 
-/// What an edit makes of the entry; none if nothing has to change.
+/// What an edit makes of the entry, or none if nothing has to change.
 pub(crate) type Edited = Result<Option<Zeroizing<Vec<u8>>>, KeyError>;
 
 /// Where the keys are.
