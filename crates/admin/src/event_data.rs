@@ -45,7 +45,7 @@ pub(super) struct Schemas;
 /// the stream has `call_ended` too.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallStartedEvent)]
-#[allow(dead_code)] // describes what [`EventChunk`] prints
+#[allow(dead_code)] // describes what `EventChunk` prints
 struct CallStarted {
     /// When it happened.
     #[schema(format = DateTime)]
@@ -75,7 +75,7 @@ struct CallStarted {
 /// that ended before its `call_started` was sent.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallEndedEvent)]
-#[allow(dead_code)] // describes what [`EventChunk`] prints
+#[allow(dead_code)] // describes what `EventChunk` prints
 pub(super) struct CallEnded {
     #[serde(flatten)]
     start: CallStarted,
@@ -114,7 +114,7 @@ enum CallOutcome {
 /// One attempt of a call.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallAttempt)]
-#[allow(dead_code)] // describes what [`EventChunk`] prints
+#[allow(dead_code)] // describes what `EventChunk` prints
 struct EndedAttempt {
     /// Its number, from 1.
     #[schema(minimum = 1)]
