@@ -1,7 +1,8 @@
-//! `switchyard check`: validates the file and shows what would run.
+//! `switchyard check`: validates the file and shows what would run. It also tells whether the log file can be written, as
+//! `doctor` does.
 //!
-//! Invariant: nothing that may be secret is printed. Only the part of a server that operators may see is
-//! shown ([`upstream::Config::target`]).
+//! Invariants: nothing that may be secret is printed. Only the part of a server that operators may see is
+//! shown ([`upstream::Config::target`]). Nothing is opened or created to see whether it can be written.
 //!
 //! Not here: connecting to the servers (`connect_check`).
 
@@ -11,17 +12,18 @@ use std::process::ExitCode;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::config_file::LoadedFile;
 use super::confirm::CommandStreams;
-use super::log_file::Unwritable;
-use super::{ConfigFile, EXIT_USAGE, connect_check, log_file};
+use super::{ConfigFile, EXIT_USAGE, connect_check};
 use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
 use downstream::tls::Certificates;
 use gateway::manager::NotConfigured;
 use runtime::memory;
+use runtime::regular_file::explained;
 use settings::expand::Lookup;
 use upstream::config::Transport;
 
@@ -139,7 +141,7 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
         writeln!(streams.out, "note: server: {remark}")?;
     }
     // The folder belongs to the machine that the gateway runs on, which may be another one.
-    if let Some(Unwritable { found, fix }) = log_file::unwritable(config) {
+    if let Some(Unwritable { found, fix }) = unwritable_log(config) {
         writeln!(streams.out, "warning: server: {found}: {fix}")?;
     }
     if servers.is_empty() {
@@ -190,4 +192,33 @@ fn row(server: &upstream::Config) -> [String; 6] {
         server.retry.attempts.to_string(),
         if server.enabled { "enabled" } else { "disabled" }.to_owned(),
     ]
+}
+
+/// Why the log file cannot be written, and what to type.
+pub(super) struct Unwritable {
+    pub(super) found: String,
+    pub(super) fix: String,
+}
+
+/// Returns the problem of the log file that `config` names, if there is one.
+pub(super) fn unwritable_log(config: &Config) -> Option<Unwritable> {
+    let path = config.server.log.file.as_ref()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (reason, fix) = if path.is_file() {
+        (refusal(path)?, format!("`chmod u+w {}` as its owner", path.display()))
+    } else if path.exists() {
+        ("it is not a file".to_owned(), "another path for `log_file` under `server:`".to_owned())
+    } else if folder.is_dir() {
+        (refusal(folder)?, format!("`ls -ld {}`: Switchyard must be able to write there", folder.display()))
+    } else {
+        (format!("there is no folder {}", folder.display()), format!("`mkdir -p {}`", folder.display()))
+    };
+    Some(Unwritable { found: format!("the log file {} cannot be written: {reason}", path.display()), fix })
+}
+
+/// Why the system does not let this user write `path`.
+pub(super) fn refusal(path: &Path) -> Option<String> {
+    let reason = accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).err()?;
+    let reason = explained(std::io::Error::from(reason), "write there");
+    Some(format!("{}: {reason}", path.display()))
 }

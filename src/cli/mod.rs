@@ -20,7 +20,6 @@ pub(crate) mod import;
 mod inherited_sockets;
 pub(crate) mod init;
 pub(crate) mod key;
-pub(crate) mod log_file;
 mod login;
 pub(crate) mod operate;
 mod pages;

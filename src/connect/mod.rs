@@ -9,7 +9,6 @@
 pub(crate) mod clients;
 mod diff;
 mod document;
-mod elsewhere;
 mod entry;
 pub(crate) mod file;
 mod import;
@@ -17,7 +16,6 @@ pub(crate) mod inherited;
 mod line;
 mod link;
 mod migrate;
-mod missing_values;
 pub(crate) mod own_file;
 mod reader;
 mod registry;

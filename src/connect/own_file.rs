@@ -1,23 +1,28 @@
 //! Changes of the configuration file: a first one, servers added, servers removed.
 //!
-//! Invariant: a change adds no mistake. Mistakes in other entries stay, and so does a file that cannot be edited.
+//! Invariants: a change adds no mistake. Mistakes in other entries stay, and so does a file that cannot be edited. In a new
+//! file, a server whose variables or secrets have no value on this machine is written with `enabled: false` and the reason as
+//! a comment. So `check` accepts the file and the other servers run.
 //!
-//! Not here: the conversion and the edit of the text (`registry`), and arguments (`cli::edit`).
+//! Not here: the conversion and the edit of the text (`registry`), arguments (`cli::edit`), and which references have no value
+//! (`settings::expand`).
 
 use std::path::{Path, PathBuf};
 
 use url::Url;
 
 use super::registry::{self, NotChanged, Offer};
-use super::{
-    Client, ClientFile, Error, FileChange, inherited, migrate, missing_values, reader, snippet, unchanged,
-};
+use super::{Client, ClientFile, Error, FileChange, inherited, migrate, reader, snippet, unchanged};
 use crate::config::Config;
 use crate::config::import::json::{Json, Members, member};
 use crate::config::import::ownership::{REASON, is_ours, leads_to};
 use crate::config::import::{Folder, Projects};
+use gateway::manager::NotConfigured;
 use settings::expand::Lookup;
-use settings::one_line;
+use settings::{Node, Problems, Value, document, one_line};
+
+/// The line that disables a server, below its key in a file that Switchyard wrote.
+const DISABLED: &str = "    enabled: false";
 
 /// The beginning of a new file.
 const HEAD: &str = "\
@@ -145,7 +150,7 @@ pub(crate) fn first(
         return Err(Error::Unchanged { path: path.to_owned(), reason: reason.to_owned() });
     }
     let mut made = addition(now, Some(&format!("{head}{HEAD}")), offers, environment)?;
-    let (after, disabled) = missing_values::disable(path, made.change.after.clone(), environment);
+    let (after, disabled) = disable_without_values(path, made.change.after.clone(), environment);
     if !disabled.is_empty() {
         made.change = checked(unchanged(path)?, "", after, environment)?.0;
         made.notes.extend(disabled);
@@ -254,6 +259,52 @@ impl FileChange {
         self.snapshot.forget_absence(&self.after);
         Ok(backup)
     }
+}
+
+/// Disables the servers of `text`, which Switchyard wrote, that lack values. Returns the text, and a note for each.
+fn disable_without_values(path: &Path, text: String, environment: &Lookup<'_>) -> (String, Vec<String>) {
+    let Ok((config, _)) = Config::parse_each(path, text.as_bytes(), environment) else {
+        return (text, Vec::new());
+    };
+    let lacks_values =
+        |wrong: &&NotConfigured| wrong.is_enabled && wrong.problems.iter().all(|problem| problem.lacks_value);
+    let root = document::parse(&text, &Problems::default()).root;
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut notes = Vec::new();
+    // From the end, so that the numbers of earlier lines stay.
+    for wrong in config.manager.not_configured.iter().filter(lacks_values).rev() {
+        let Some(line) = line_of(&root, &wrong.name) else { continue };
+        let reasons = reasons(wrong);
+        let comments = reasons.iter().map(|reason| format!("    # Disabled, because {reason}."));
+        let added = comments.chain([DISABLED.to_owned()]);
+        lines.splice(line..line, added);
+        let reasons = reasons.join(", and ");
+        notes
+            .push(format!("{}: it is disabled, because {reasons}; then remove `enabled: false`", wrong.name));
+    }
+    notes.reverse();
+    (lines.join("\n") + "\n", notes)
+}
+
+/// The different reasons of the problems of one entry.
+fn reasons(wrong: &NotConfigured) -> Vec<&str> {
+    let mut reasons: Vec<&str> = Vec::new();
+    for problem in &wrong.problems {
+        if !reasons.contains(&problem.message.as_str()) {
+            reasons.push(&problem.message);
+        }
+    }
+    reasons
+}
+
+/// The number of the line with the key of a server, which is also the index of the line after it.
+fn line_of(root: &Node, server: &str) -> Option<usize> {
+    let entry = |node: &Node, key: &str| match &node.value {
+        Value::Map(entries) => entries.iter().find(|entry| entry.key == key).cloned(),
+        _ => None,
+    };
+    let servers = entry(root, "mcp_servers")?.node;
+    usize::try_from(entry(&servers, server)?.key_mark.line).ok()
 }
 
 #[cfg(test)]

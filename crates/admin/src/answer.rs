@@ -1,7 +1,7 @@
 //! Results of tools in the form of the REST API.
 //!
 //! Invariant: every value keeps the bytes that the server wrote, so large numbers, order and unknown
-//! members survive. Not here: calls without an answer (`error`).
+//! members survive. Not here: calls without an answer (`problem`).
 
 use std::sync::Arc;
 

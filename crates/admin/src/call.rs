@@ -14,11 +14,10 @@ use bytes::Bytes;
 
 use super::answer::Answer;
 use super::body::{self, CallRequest, received};
-use super::error::finished;
-use super::login_urls::host;
+use super::logins::host;
 use super::openapi::CallProblems;
-use super::problem::Problem;
-use super::{Api, authorised, call_audit, call_stream, json_bytes, rest_call};
+use super::problem::{Problem, finished};
+use super::{Api, authorised, call_stream, json_bytes, rest_call};
 use auth::{Action, Principal};
 use runtime::memory::Account;
 use runtime::telemetry::RequestId;
@@ -108,11 +107,12 @@ async fn answer(
         return call_stream::begin(api, principal, (headers, request), id);
     }
     let caller = rest_call::caller(api, principal, (headers, &request), id, None)?;
-    let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let record =
+        rest_call::begin_record((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let event_sender = if request.timeout.is_none() { EventSender::unread() } else { EventSender::none() };
     let response = rest_call::run(&api.gateway, &caller, request, host(headers), None, &event_sender).await;
     let result = rest_call::result(&api.gateway, &caller, &response, id);
-    call_audit::ended(record, Some(&response), result.as_ref().err());
+    rest_call::end_record(record, Some(&response), result.as_ref().err());
     Ok(json_bytes(result?))
 }
 

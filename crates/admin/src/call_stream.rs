@@ -1,11 +1,12 @@
-//! `POST /call` with `Accept: text/event-stream`: a call as a stream of events.
+//! `POST /call` with `Accept: text/event-stream`: a call as a stream of events, and the `data` of these events.
 //!
 //! Invariants: the first event is `call`, the last one `result` or `error`. A client that reads slowly loses only
 //! progress and log messages, because the channel of the call is bounded. A client that disconnects drops the body, and
 //! that cancels the call and refuses its questions. A call ends with its credential. An event is charged to the principal
 //! until it was written; without room, a notification is dropped and a question refused.
 //!
-//! Not here: answers to questions (`call_questions`), the call itself (`gateway`).
+//! Not here: answers to questions (`call_questions`), the call itself (`gateway`), and the `data` of the last event, which is
+//! an answer (`answer`) or a problem (`problem`).
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,21 +21,23 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, stream};
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::sleep;
+use utoipa::ToSchema;
 
 use super::answer::exhausted;
 use super::body::CallRequest;
 use super::call_questions::OpenCall;
-use super::call_stream_data::{CallStart, ServerRequestData, Withdrawn};
-use super::login_urls::host;
+use super::logins::host;
 use super::problem::Problem;
-use super::{Api, call_audit, rest_call};
+use super::{Api, rest_call};
 use auth::Principal;
 use gateway::manager::CallResponse;
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
+use protocol::openapi::JsonObject;
 use protocol::{Accept, ErrorCode, Notification, meta, method};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
@@ -62,7 +65,8 @@ pub(super) fn begin(
     id: RequestId,
 ) -> Result<Response, Problem> {
     let caller = Arc::new(rest_call::caller(api, principal, (headers, &request), id, Some(capabilities()))?);
-    let record = call_audit::start((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let record =
+        rest_call::begin_record((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
     let (event_sender, receiver) = EventSender::paid_by(WAITING, account.clone());
@@ -196,7 +200,7 @@ impl Running {
             let result = rest_call::result(&self.gateway, &self.caller, response, self.id)?;
             self.charged("result", &result).map_err(exhausted)
         });
-        call_audit::ended(self.record.take(), response, result.as_ref().err());
+        rest_call::end_record(self.record.take(), response, result.as_ref().err());
         self.ready.push_back(result.unwrap_or_else(|problem| self.failed(&problem)));
     }
 
@@ -231,4 +235,82 @@ fn event(name: &'static str, data: &Bytes) -> Bytes {
         data.clone()
     };
     Event { name: Bytes::from_static(name.as_bytes()), ..Event::of(data) }.encode()
+}
+
+/// `data` of the event `call`, which is the first one of a call.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallEvent)]
+pub(super) struct CallStart<'a> {
+    /// The id of the call, with which its questions are answered.
+    #[schema(format = "uuid")]
+    pub(super) call: &'a str,
+}
+
+/// `data` of the event `progress`: what the server says of the progress, with members of its own.
+#[derive(ToSchema)]
+#[schema(as = ProgressEvent)]
+#[allow(dead_code)] // describes what the server writes
+pub(super) struct Advance {
+    /// How far the call is.
+    progress: f64,
+    /// How far it has to go.
+    #[schema(nullable = false)]
+    total: Option<f64>,
+    /// The state in words.
+    #[schema(nullable = false)]
+    message: Option<String>,
+}
+
+/// `data` of the event `message`: a log message of the server, with members of its own.
+#[derive(ToSchema)]
+#[schema(as = MessageEvent)]
+#[allow(dead_code)] // describes what the server writes
+pub(super) struct Message {
+    /// The level of MCP.
+    #[schema(examples("info"))]
+    level: String,
+    /// The part of the server that wrote it.
+    #[schema(nullable = false)]
+    logger: Option<String>,
+    /// The message.
+    data: serde_json::Value,
+}
+
+/// `data` of the event `question`: a request of the server, which `POST /call/{call}/answer` answers.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = QuestionEvent)]
+pub(super) struct ServerRequestData<'a> {
+    /// Its number in this call.
+    #[schema(minimum = 1)]
+    pub(super) id: u64,
+    #[schema(value_type = QuestionKind)]
+    pub(super) kind: &'static str,
+    /// The server that asks.
+    #[schema(required = true)]
+    pub(super) server: Option<&'a str>,
+    /// The parameters of MCP.
+    #[schema(value_type = JsonObject)]
+    pub(super) request: Raw,
+}
+
+/// The kind of a question.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code)] // describes the words of `Running::question`
+enum QuestionKind {
+    /// A person fills in a form, or opens a page.
+    Elicitation,
+    /// A model writes a message.
+    Sampling,
+    /// The folders that the client works in.
+    Roots,
+}
+
+/// `data` of the event `question_withdrawn`: the server no longer waits for an answer.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = QuestionWithdrawnEvent)]
+pub(super) struct Withdrawn {
+    /// The number of the question.
+    #[schema(minimum = 1)]
+    pub(super) id: u64,
 }

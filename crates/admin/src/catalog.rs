@@ -1,7 +1,7 @@
 //! `/tools`, `/tools/{name}` and `/servers/{name}/tools`: what can be called, with schemas as the servers wrote them.
 //!
 //! Invariant: equal lists that are unread at the same time are one text in memory, if they are whole. Not here:
-//! search and pages (`list_query`), the other lists (`offers`).
+//! search and pages (`parameters`), the other lists (`offers`).
 
 use std::sync::Arc;
 
@@ -14,9 +14,8 @@ use utoipa::ToSchema;
 
 use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
-use super::list_query::{ListQuery, ViewQuery};
 use super::openapi::{NamedProblems, ToolProblems};
-use super::parameters::{Parameters, PathName};
+use super::parameters::{ListQuery, Parameters, PathName, ViewQuery};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::ListedTool;

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::grants::{ClientKind, failed, server};
-use super::list_query::page_size;
 use super::openapi::GrantProblems;
-use super::parameters::{Parameters, parameters};
+use super::parameters::{Parameters, page_size, parameters};
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, json};

@@ -1,8 +1,10 @@
-//! The `data` of live events: serializable, and described for `OpenAPI`.
+//! Live events as watchers get them: their `data`, described for `OpenAPI`, and their text, one piece of an event stream.
 //!
-//! Invariant: a viewer without the role *superuser* sees no principal and no request of actions that are not its own.
+//! Invariants: the text of a call is what the document describes. A viewer without the role *superuser* sees no principal,
+//! client, request, arguments or errors of attempts of calls that are not its own. It sees neither principal nor request of
+//! such actions.
 //!
-//! Not here: printing events of calls (`event_text`), the stream and its filters (`events`), recording
+//! Not here: printing a call (`gateway::manager::live_events::CallText`), the stream and its filters (`events`), recording
 //! (`gateway::manager::live_events`).
 
 use std::time::SystemTime;
@@ -15,11 +17,15 @@ use utoipa::ToSchema;
 use super::server_state::ServerState;
 use super::view::{BreakerState, date};
 use auth::Principal;
-use gateway::manager::live_events::{EventContent, OtherEvent, SampledNames};
+use gateway::manager::live_events::{CallText, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames};
 use json::Raw;
+use net::sse::Event;
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
 use runtime::telemetry::RequestId;
+
+/// Room for the first events.
+const BYTES: usize = 16 * 1024;
 
 /// The schemas of this module, to which the media type of an event stream cannot refer.
 #[cfg(test)]
@@ -39,7 +45,7 @@ pub(super) struct Schemas;
 /// the stream has `call_ended` too.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallStartedEvent)]
-#[allow(dead_code)] // describes what `event_text` prints
+#[allow(dead_code)] // describes what `EventChunk` prints
 struct CallStarted {
     /// When it happened.
     #[schema(format = DateTime)]
@@ -69,7 +75,7 @@ struct CallStarted {
 /// that ended before its `call_started` was sent.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallEndedEvent)]
-#[allow(dead_code)] // describes what `event_text` prints
+#[allow(dead_code)] // describes what `EventChunk` prints
 pub(super) struct CallEnded {
     #[serde(flatten)]
     start: CallStarted,
@@ -108,7 +114,7 @@ enum CallOutcome {
 /// One attempt of a call.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallAttempt)]
-#[allow(dead_code)] // describes what `event_text` prints
+#[allow(dead_code)] // describes what `EventChunk` prints
 struct EndedAttempt {
     /// Its number, from 1.
     #[schema(minimum = 1)]
@@ -228,12 +234,12 @@ struct Gap {
 }
 
 /// Prints the `data` of a gap.
-pub(super) fn gap(missed: Option<u64>) -> Bytes {
+fn gap(missed: Option<u64>) -> Bytes {
     print(&Gap { at: date(SystemTime::now()), missed })
 }
 
 /// Prints what `viewer` may see of an event that happened at `at`.
-pub(super) fn data(event: &OtherEvent, at: SystemTime, viewer: &Principal) -> Bytes {
+fn data(event: &OtherEvent, at: SystemTime, viewer: &Principal) -> Bytes {
     let at = date(at);
     let server = event.server.as_deref().unwrap_or_default();
     match &event.content {
@@ -275,3 +281,69 @@ impl<'a> Names<'a> {
 fn print(data: &impl Serialize) -> Bytes {
     Raw::of(data).bytes().clone()
 }
+
+/// One piece of a stream, for one viewer.
+pub(super) struct EventChunk<'v> {
+    text: CallText,
+    viewer: &'v Principal,
+}
+
+impl<'v> EventChunk<'v> {
+    pub(super) fn new(viewer: &'v Principal) -> Self {
+        Self { text: CallText::with_capacity(BYTES), viewer }
+    }
+
+    /// Appends an event.
+    pub(super) fn event(&mut self, event: &LiveEvent) {
+        if let EventKind::Other(other) = &event.what {
+            self.framed(event.number, name(event), data(other, event.at, self.viewer));
+        }
+        let Some((call, end)) = event.call() else { return };
+        let is_shown = self.viewer.may_see(call.principal.as_deref());
+        self.text.put("id: ");
+        self.text.json(&event.number);
+        self.text.put(match end {
+            None => "\nevent: call_started\ndata: {",
+            Some(_) => "\nevent: call_ended\ndata: {",
+        });
+        self.text.call(event.at, call, end, is_shown);
+        self.text.put("}\n\n");
+    }
+
+    /// Appends the event that some were missed, of which `last` is the number of the last one.
+    pub(super) fn gap(&mut self, missed: Option<u64>, last: u64) {
+        self.framed(last, "gap", gap(missed));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.bytes().len()
+    }
+
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.text.into_bytes().into()
+    }
+
+    fn framed(&mut self, number: u64, name: &'static str, data: Bytes) {
+        let id = Some(number.to_string().into());
+        let event = Event { id, name: Bytes::from_static(name.as_bytes()), ..Event::of(data) };
+        self.text.put(event.encode());
+    }
+}
+
+/// The name of an event.
+pub(super) fn name(event: &LiveEvent) -> &'static str {
+    match &event.what {
+        EventKind::CallStarted(_) => "call_started",
+        EventKind::CallEnded(_) => "call_ended",
+        EventKind::Other(other) => match other.content {
+            EventContent::Server { .. } => "server_changed",
+            EventContent::Breaker { .. } => "breaker_changed",
+            EventContent::Tools { .. } => "tools_changed",
+            EventContent::Action { .. } => "action",
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "event_data_tests.rs"]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a stream ends when the gateway shuts down, or when the credential is revoked.
 //!
-//! Not here: what a watcher sees of an event (`event_data`) and its text (`event_text`); recording, limits and memory of
+//! Not here: what a watcher sees of an event, and its text (`event_data`); recording, limits and memory of
 //! the events (`gateway::manager::live_events`).
 
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::event_text::{EventChunk, name};
+use super::event_data::{EventChunk, name};
 use super::openapi::QueryProblems;
 use super::parameters::{Parameters, unreadable};
 use super::problem::Problem;

@@ -15,9 +15,8 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::list_query::page_size;
 use super::openapi::GrantProblems;
-use super::parameters::{Parameters, PathName, parameters};
+use super::parameters::{Parameters, PathName, page_size, parameters};
 use super::problem::Problem;
 use super::view::date;
 use super::{Api, authorised, json};

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::login_urls::LoginUrls;
+use super::logins::LoginUrls;
 use super::openapi::QueryProblems;
 use super::parameters::{Parameters, parameters};
 use super::problem::Problem;

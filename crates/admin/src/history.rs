@@ -16,9 +16,8 @@ use time::format_description::well_known::Rfc3339;
 use utoipa::{IntoParams, ToSchema};
 
 use super::event_data::CallEnded;
-use super::list_query::page_size;
 use super::openapi::HistoryProblems;
-use super::parameters::{Parameters, parameters};
+use super::parameters::{Parameters, page_size, parameters};
 use super::problem::Problem;
 use super::{Api, json_bytes};
 use auth::Principal;

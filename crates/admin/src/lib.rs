@@ -11,10 +11,8 @@ mod approval;
 mod body;
 mod breakers;
 mod call;
-mod call_audit;
 mod call_questions;
 mod call_stream;
-mod call_stream_data;
 mod catalog;
 mod changed_tool;
 mod charged;
@@ -22,11 +20,7 @@ mod clients;
 mod configuration;
 mod dashboard;
 mod entity_tag;
-mod entry_problem;
-mod error;
-mod error_page;
 mod event_data;
-mod event_text;
 mod events;
 #[cfg(test)]
 mod fixture;
@@ -34,11 +28,8 @@ mod grants;
 mod health;
 mod history;
 mod keys;
-mod list_query;
-mod login_urls;
 mod logins;
 mod metrics;
-mod metrics_text;
 mod offers;
 mod openapi;
 #[cfg(test)]
@@ -48,13 +39,11 @@ mod pages;
 mod parameters;
 mod printed_lists;
 mod problem;
-mod reload;
 mod rest_call;
 mod secrets;
 mod server_entries;
 mod server_state;
 mod servers;
-mod stderr;
 mod view;
 mod views;
 mod why;
@@ -82,7 +71,7 @@ use gateway::login_links::LoginContext;
 use gateway::manager::live_events::LiveEvents;
 use gateway::manager::{Manager, Scope, Snapshot};
 use json::Raw;
-use metrics_text::MetricsText;
+use metrics::MetricsText;
 use printed_lists::Lists;
 use problem::Problem;
 use protocol::ErrorCode;
@@ -99,8 +88,8 @@ pub const CALL: &str = "/api/v1/mcp/call";
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 pub use call::{Posted, direct as call};
-pub use configuration::{Configuration, Loaded};
-pub use reload::{NotReloaded, Reload, Reloaded};
+pub use configuration::{Configuration, Loaded, NotReloaded, Reload, Reloaded};
+
 pub use server_entries::{EditEntry, EditedEntry, EntryChange, EntrySettings, NotEdited};
 
 /// Options of the router, beside the manager.
@@ -187,7 +176,7 @@ impl Api {
             .merge(dashboard::routes())
             .fallback(not_found)
             .method_not_allowed_fallback(method_not_allowed)
-            .layer(middleware::from_fn(error::finish))
+            .layer(middleware::from_fn(problem::finish))
             .with_state(self)
     }
 }

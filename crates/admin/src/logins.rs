@@ -1,33 +1,36 @@
-//! `/servers/{name}/login`: a link with which a person logs in to a server, the state of the login, and its end.
+//! `/servers/{name}/login`: a link with which a person logs in to a server, the state of the login, and its end. Also the
+//! login pages in answers about servers.
 //!
-//! Invariants: a link carries no authority, so its answer is no secret. A caller sees and changes the own login only; one
-//! that all share is changed by superusers. No answer has a token.
+//! Invariants: a link carries no authority, so its answer is no secret. A principal gets only links to logins that it has to
+//! do and may do. A caller sees and changes the own login only; one that all share is changed by superusers. No answer has a
+//! token.
 //!
-//! Not here: the page that the link opens (`downstream::login`), the logins themselves (`gateway::logins`).
+//! Not here: the page that the link opens (`downstream::login`), the links (`gateway::login_links`), the logins themselves
+//! (`gateway::logins`).
 
 use std::time::SystemTime;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::http::header::HOST;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::login_urls::host;
 use super::openapi::{LoginProblems, ReadProblems};
 use super::parameters::PathName;
 use super::problem::Problem;
-use super::view::date;
+use super::view::{Server, ServerHealth, date};
 use super::{Api, authorised, json, who};
 use auth::{Action, Principal};
+use gateway::Gateway;
 use gateway::login_links::LoginContext;
 use gateway::logins::{FailedLogin, LoginError, LoginState, LoginStatus, Per};
-use gateway::manager::ServerStatus;
+use gateway::manager::{ServerEntry, ServerStatus};
 use protocol::ErrorCode;
 use protocol::sanitize::clipped;
-use runtime::telemetry::RequestId;
-use runtime::telemetry::audit;
+use runtime::telemetry::{RequestId, audit};
 
 /// A link for one person.
 #[derive(Debug, Serialize, ToSchema)]
@@ -250,6 +253,39 @@ fn no_base() -> Problem {
     let text = "the URL at which a browser reaches this gateway is not known";
     Problem::new(ErrorCode::LoginNotPossible, text)
         .hinting("set `server.public_url` in the configuration file")
+}
+
+/// The login pages of servers for one principal.
+pub(super) struct LoginUrls<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) principal: &'a Principal,
+    /// The headers of its request.
+    pub(super) headers: &'a HeaderMap,
+}
+
+impl LoginUrls<'_> {
+    /// The answer about `server`.
+    pub(super) fn server(&self, server: &ServerEntry) -> Server {
+        let mut shown = Server::from(server);
+        shown.login_url = self.of(server);
+        shown
+    }
+
+    /// Adds the page to the health of `server`.
+    pub(super) fn health(&self, server: &ServerEntry, mut health: ServerHealth) -> ServerHealth {
+        health.login_url = self.of(server);
+        health
+    }
+
+    /// The page at which the principal logs in to `server`.
+    fn of(&self, server: &ServerEntry) -> Option<String> {
+        self.gateway.required_login_url(server.name(), self.principal, host(self.headers))
+    }
+}
+
+/// The `Host` of a request.
+pub(super) fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST).and_then(|host| host.to_str().ok())
 }
 
 #[cfg(test)]

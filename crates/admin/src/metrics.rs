@@ -1,17 +1,27 @@
-//! `/metrics`: the counters, for Prometheus.
+//! `/metrics`: the counters, for Prometheus, and their text, which costs CPU time for each server.
 //!
-//! Not here: the names (`telemetry::metrics`), counting, and how often the text is made (`metrics_text`).
+//! Invariants: the text is made at most once in each [`PERIOD`], and not on a thread that serves clients. No reader gets a text
+//! that is older than its request: one that asks sooner waits, and all that wait get the same text.
+//!
+//! Not here: the names (`telemetry::metrics`), and counting.
 
+use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::charged::text_for;
 use super::entity_tag::{self, IfNoneMatch};
-use super::metrics_text::Text;
 use super::openapi::QueryProblems;
 use super::parameters::{Parameters, unreadable};
 use super::problem::Problem;
@@ -26,12 +36,12 @@ use runtime::telemetry::metrics::{
     MEDIA_TYPE, MemoryUsage, OneOf, Server, Sockets, Stored,
 };
 use runtime::telemetry::process::ProcessUsage;
-use tokio::runtime::Handle;
-use tokio::time::timeout;
 use upstream::breaker;
 
 /// How long the metrics wait for the store of grants.
 const STORE_TIME: Duration = Duration::from_secs(1);
+/// The least time between the beginnings of two texts.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Metrics
 ///
@@ -228,21 +238,77 @@ fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The last text. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MetricsText(Arc<Mutex<Option<LastText>>>);
 
-    #[test]
-    fn gzip_is_sent_to_those_that_take_it() {
-        let accepts = |values: &[&'static str]| {
-            let headers = values.iter().map(|value| (ACCEPT_ENCODING, HeaderValue::from_static(value)));
-            accepts_gzip(&headers.collect())
-        };
-        for fine in [&["gzip"][..], &["deflate, GZIP;q=0.5"], &["br", "gzip"], &["*"], &["*;q=0, gzip"]] {
-            assert!(accepts(fine), "{fine:?}");
+#[derive(Debug)]
+struct LastText {
+    /// When it was begun.
+    started: Instant,
+    /// None if it failed, or if the request for it was dropped.
+    text: Option<Text>,
+}
+
+/// The text, as it is and compressed, for Prometheus asks for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Text {
+    plain: Bytes,
+    gzip: Bytes,
+}
+
+impl Text {
+    /// Compresses `plain`; `None` if that fails.
+    fn new(plain: String) -> Option<Self> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(plain.as_bytes()).ok()?;
+        Some(Self { plain: plain.into(), gzip: encoder.finish().ok()?.into() })
+    }
+
+    /// The part about the metrics whose samples have one of `names`, with its descriptions and the end.
+    fn only(&self, names: &[&str]) -> String {
+        let (mut part, mut described) = (String::new(), String::new());
+        for line in String::from_utf8_lossy(&self.plain).lines() {
+            if line == "# EOF" {
+                part += line;
+                part.push('\n');
+            } else if line.starts_with('#') {
+                if line.starts_with("# HELP") {
+                    described.clear();
+                }
+                described.extend([line, "\n"]);
+            } else {
+                let end = line.find(['{', ' ']).unwrap_or(line.len());
+                if names.contains(&&line[..end]) {
+                    part += &std::mem::take(&mut described);
+                    part.extend([line, "\n"]);
+                }
+            }
         }
-        for plain in [&[][..], &["identity"], &["gzip;q=0"], &["*, gzip;q=0"], &["*;q=0"], &["gzipped"]] {
-            assert!(!accepts(plain), "{plain:?}");
-        }
+        part
     }
 }
+
+impl MetricsText {
+    /// Returns a text that was begun after this was called, and that `make` makes if nobody else does.
+    async fn fetch(&self, make: impl FnOnce() -> Option<Text> + Send + 'static) -> Option<Text> {
+        let requested_at = Instant::now();
+        let mut last = self.0.lock().await;
+        if let Some(LastText { started, text }) = &*last {
+            if *started >= requested_at && text.is_some() {
+                return text.clone();
+            }
+            sleep_until(*started + PERIOD).await;
+        }
+        let started = Instant::now();
+        // Recorded before, because the work continues if this future is dropped.
+        *last = Some(LastText { started, text: None });
+        let text = tokio::task::spawn_blocking(make).await.ok().flatten();
+        *last = Some(LastText { started, text: text.clone() });
+        text
+    }
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@
 //! and has its line in the audit log. A server cannot ask the client questions meanwhile, because the answer is no
 //! stream.
 //!
-//! Not here: search and pages (`list_query`), which server has a URI (`manager`), the methods (`gateway`).
+//! Not here: search and pages (`parameters`), which server has a URI (`manager`), the methods (`gateway`).
 
 use axum::Extension;
 use axum::body::Body;
@@ -17,16 +17,14 @@ use utoipa::ToSchema;
 
 use super::answer::{not_an_object, text_of};
 use super::body::{self, received};
-use super::call_audit;
 use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
-use super::list_query::ListQuery;
 use super::openapi::{NamedProblems, ServerReadProblems};
-use super::parameters::{Parameters, PathName};
+use super::parameters::{ListQuery, Parameters, PathName};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::in_ms;
-use super::{Api, json_bytes};
+use super::{Api, json_bytes, rest_call};
 use auth::Principal;
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{ItemKind, Scope};
@@ -263,7 +261,8 @@ async fn ask(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let started = Instant::now();
-    let record = call_audit::start((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
+    let record =
+        rest_call::begin_record((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
     let forwarded = api.manager.forwarded(headers).map_err(|too_large| Problem::from(*too_large))?;
     let caller = Caller::of_program(principal.clone(), scope, None).forwarding(forwarded);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };

@@ -5,7 +5,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-use super::call_stream_data::{Advance, CallStart, Message, ServerRequestData, Withdrawn};
+use super::call_stream::{Advance, CallStart, Message, ServerRequestData, Withdrawn};
 use protocol::Problem;
 
 #[derive(OpenApi)]

@@ -7,16 +7,14 @@
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::middleware;
 use axum::routing::MethodRouter;
-use utoipa_axum::PathItemExt;
-use utoipa_axum::routes;
+use axum::{Router, middleware};
+use utoipa_axum::{PathItemExt, routes};
 
 use super::{
     Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, clients, configuration,
-    events, grants, health, history, keys, logins, metrics, offers, reload, secrets, server_entries, servers,
-    stderr, views, why,
+    events, grants, health, history, keys, logins, metrics, offers, secrets, server_entries, servers, views,
+    why,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -82,7 +80,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::ListSecrets), secrets::list),
     operation!(PREFIX, Some(Action::SetSecret), secrets::set),
     operation!(PREFIX, Some(Action::RemoveSecret), secrets::remove),
-    operation!(PREFIX, Some(Action::Reload), reload::reload),
+    operation!(PREFIX, Some(Action::Reload), configuration::reload),
     operation!(PREFIX, Some(Action::ReadConfiguration), configuration::show),
     operation!(PREFIX, Some(Action::ReadConfiguration), why::explain),
     operation!(PREFIX, Some(Action::ReadConfiguration), views::list),
@@ -90,7 +88,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::AddServer), server_entries::add),
     operation!(PREFIX, Some(Action::EditServer), server_entries::edit),
     operation!(PREFIX, Some(Action::RemoveServer), server_entries::remove),
-    operation!(PREFIX, Some(Action::ReadStderr), stderr::read),
+    operation!(PREFIX, Some(Action::ReadStderr), servers::stderr),
     operation!(PREFIX, Some(Action::ListKeys), keys::list),
     operation!(PREFIX, Some(Action::MakeKey), keys::make),
     operation!(PREFIX, Some(Action::RevokeKey), keys::revoke),

@@ -1,8 +1,10 @@
-//! Pages that are part of the program: `/openapi.json`, the files of Swagger UI below `/docs/`, and `/docs/errors`.
+//! Pages that are part of the program: `/openapi.json`, the files of Swagger UI below `/docs/`, and `/docs/errors`, to which
+//! `type` of every problem document refers.
 //!
 //! Invariants: a page is served as it lies in memory, so any number of unread answers shares one copy, and the memory
-//! budget does not charge it. Each page has an
-//! entity tag, and a client that names it gets 304 without a body. The pages load nothing from elsewhere.
+//! budget does not charge it. Each page has an entity tag, and a client that names it gets 304 without a body. The pages load
+//! nothing from elsewhere. The page of errors is made from the table of codes. `docs/errors.md` has the same texts; a test
+//! compares it with the table.
 //!
 //! Not here: what the document says (`openapi`).
 
@@ -19,9 +21,18 @@ use axum::routing::get;
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 
-use super::{entity_tag, error_page, not_found};
-use protocol::error_code::PAGE;
+use super::{entity_tag, not_found};
+use protocol::error_code::{Numbers, PAGE, Retryable, Row, TABLE};
 use runtime::memory::{SMALL, budget};
+
+/// The page of errors above the codes.
+const ERRORS_HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+    <meta name=\"viewport\" content=\"width=device-width\">\n<title>Error codes of Switchyard</title>\n\
+    <style>body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em}\
+    h2{font:bold 1.1em monospace;margin:1.5em 0 0}:target{background:#ffc}p{margin:.3em 0}</style>\n\
+    <h1>Error codes of Switchyard</h1>\n\
+    <p>Every error has <code>code</code>, <code>detail</code>, <code>hint</code> and <code>retryable</code>. Where they \
+    apply, <code>retry_after_ms</code>, <code>request_id</code>, <code>server</code> and <code>tool</code> are added.</p>\n";
 
 /// Scripts and styles of our own only; Swagger UI writes styles into its page.
 const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
@@ -58,7 +69,7 @@ const INITIALIZER: (&str, &[u8]) = (
 );
 
 static ERRORS: LazyLock<Page> = LazyLock::new(|| {
-    let html = Bytes::from(error_page::html());
+    let html = Bytes::from(errors_html());
     Page::new(html, "text/html; charset=utf-8", "no-cache").confined()
 });
 static UI: LazyLock<Vec<(&str, Page)>> = LazyLock::new(|| {
@@ -139,3 +150,56 @@ impl Page {
         response
     }
 }
+
+/// The page of errors.
+fn errors_html() -> String {
+    TABLE.iter().fold(ERRORS_HEAD.to_owned(), |page, row| page + &section(row))
+}
+
+fn section(row: &Row) -> String {
+    let (title, meaning, action) = (marked(row.title), marked(row.meaning), marked(&sentence(row.action)));
+    format!(
+        "<h2 id=\"{name}\">{name}</h2>\n<p><b>{title}.</b> {meaning}</p>\n<p>{action}</p>\n<p><small>{facts}</small></p>\n",
+        name = row.name,
+        facts = facts(row),
+    )
+}
+
+/// Status, numbers and retryability in one line.
+fn facts(row: &Row) -> String {
+    let number = row.numbers.map_or_else(String::new, |numbers| format!(" · JSON-RPC {}", both(numbers)));
+    format!("HTTP {}{number} · retryable: {}", row.status, retryable(row.retryable))
+}
+
+/// One number where the eras share it, else that of legacy clients first.
+fn both([legacy, modern]: Numbers) -> String {
+    if legacy == modern { legacy.to_string() } else { format!("{legacy}, since 2026-07-28 {modern}") }
+}
+
+const fn retryable(retryable: Retryable) -> &'static str {
+    match retryable {
+        Retryable::Yes => "yes",
+        Retryable::No => "no",
+        Retryable::Sometimes => "sometimes",
+    }
+}
+
+/// `hint` as a sentence.
+fn sentence(hint: &str) -> String {
+    let mut letters = hint.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
+}
+
+/// `text` as HTML, its backticks as code.
+fn marked(text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let parts = escaped.split('`').enumerate();
+    parts
+        .map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "pages_tests.rs"]
+mod tests;

@@ -1,23 +1,25 @@
-//! A call of a tool over REST, with a JSON answer or with events: its client, the call itself, and its result.
+//! A call of a tool over REST, with a JSON answer or with events: its client, the call itself, its result, and its entry in
+//! the audit log. Reads of resources and prompts have the same entry.
 //!
-//! Not here: the route and its answer (`call`), the stream of events (`call_stream`).
+//! Not here: the route and its answer (`call`), the stream of events (`call_stream`), the log (`runtime::telemetry::audit`),
+//! entries of operations (`lib`).
 
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
 
-use super::Api;
 use super::answer::printed;
 use super::body::CallRequest;
 use super::problem::Problem;
-use super::view;
+use super::{Api, view, who};
 use auth::Principal;
 use gateway::manager::{CallResponse, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
-use protocol::{Request, RequestId as MessageId, method};
+use protocol::{ErrorObject, Request, RequestId as MessageId, method};
 use runtime::telemetry::RequestId;
+use runtime::telemetry::audit::{self, AuditRecord};
 use upstream::{CallSource, EventSender};
 
 /// The client of the call `request`, whose request had `headers`. With `capabilities`, it can answer the server requests that they declare.
@@ -68,4 +70,35 @@ pub(super) fn result(
     let snapshot = gateway.manager().seen_by(Some(&caller.affinity));
     let tool = view::tool_name(&snapshot, &response.server, &response.subject);
     printed(response, &tool, id, &caller.principal)
+}
+
+/// Begins the entry of a call in the audit log, if calls are logged. `server` is the one that the caller named.
+pub(super) fn begin_record(
+    (principal, id): (&Principal, RequestId),
+    server: Option<&str>,
+    subject: impl FnOnce() -> String,
+) -> Result<Option<Box<AuditRecord>>, Problem> {
+    let mut record = audit::call(who(principal, Some(id)), subject)?;
+    if let (Some(record), Some(server)) = (&mut record, server) {
+        record.at(server);
+    }
+    Ok(record)
+}
+
+/// Ends `record`, if calls are logged. An answer of the server is on record, also if the client got `problem` instead of it.
+pub(super) fn end_record(
+    record: Option<Box<AuditRecord>>,
+    response: Option<&CallResponse>,
+    problem: Option<&Problem>,
+) {
+    let Some(mut record) = record else { return };
+    let is_of_server =
+        |response: &CallResponse| response.reply.as_ref().err().and_then(ErrorObject::problem).is_none();
+    if let Some(response) = response.filter(|response| problem.is_none() || is_of_server(response)) {
+        record.at(&response.server);
+        record.answered(&response.reply);
+    } else if let Some(problem) = problem {
+        problem.server.iter().for_each(|server| record.at(server));
+        record.ended(problem.code().to_string());
+    }
 }

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{self, received};
+use super::configuration::{ReloadResult, reloaded};
 use super::openapi::EntryProblems;
 use super::parameters::{Parameters, PathName, parameters};
 use super::problem::Problem;
-use super::reload::{ReloadResult, reloaded};
 use super::{Api, Options, json};
 use auth::Principal;
 use json::Raw;

@@ -1,4 +1,7 @@
-//! `/servers`: the servers and their states; rebuilding the connections of one, enabling and disabling it.
+//! `/servers`: the servers and their states; rebuilding the connections of one, enabling and disabling it, and what its
+//! process wrote to standard error last.
+//!
+//! Invariant: configured secrets are redacted before a line of standard error is kept. The lines are bounded (`upstream`).
 
 use std::time::SystemTime;
 
@@ -10,14 +13,15 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::entity_tag::{self, IfNoneMatch};
-use super::login_urls::LoginUrls;
-use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems, SwitchProblems};
+use super::logins::LoginUrls;
+use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems, StderrProblems, SwitchProblems};
 use super::parameters::PathName;
 use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
 use auth::Principal;
 use gateway::manager::ServerEntry;
+use protocol::ErrorCode;
 
 /// All servers.
 #[derive(Debug, Serialize, ToSchema)]
@@ -124,4 +128,35 @@ pub(super) async fn forget(State(api): State<Api>, PathName(name): PathName) -> 
 )]
 pub(super) async fn disable(State(api): State<Api>, PathName(name): PathName) -> Result<Response, Problem> {
     Ok(json(&Server::from(&api.manager.set_enabled(&name, false).await?)))
+}
+
+/// The last lines on standard error.
+#[derive(Debug, Serialize, ToSchema)]
+struct StderrLines {
+    /// The server.
+    #[schema(examples("issues"))]
+    server: String,
+    /// The lines, the oldest first: at most 40, with 16 KiB together.
+    lines: Vec<String>,
+}
+
+/// Standard error of a server
+///
+/// The last lines that the process of a server wrote to standard error: of the last process that wrote any, also if it has
+/// ended. Values of its settings that may be secret are replaced. Needs the role *superuser*.
+#[utoipa::path(
+    get, path = "/servers/{name}/stderr", tag = "servers", operation_id = "read_stderr",
+    params(("name" = String, Path, description = "The server", example = "issues")),
+    responses((status = 200, description = "The lines", body = StderrLines), StderrProblems)
+)]
+pub(super) async fn stderr(
+    State(Api { manager, .. }): State<Api>,
+    PathName(name): PathName,
+) -> Result<Response, Problem> {
+    let snapshot = manager.snapshot();
+    let lines = snapshot.server(&name)?.upstream.stderr().ok_or_else(|| {
+        let text = format!("the server {name} is no program, so it has no standard error here");
+        Problem::new(ErrorCode::NotFound, text).with(|document| document.server = Some(name.clone()))
+    })?;
+    Ok(json(&StderrLines { server: name, lines }))
 }

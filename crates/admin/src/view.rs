@@ -10,10 +10,8 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::changed_tool::ChangedTool;
-use super::entry_problem::EntryProblem;
-use super::server_state::{ServerState, Start};
+use super::server_state::{EntryProblem, ServerState, Start};
 use gateway::manager::catalog::CatalogEntry;
-pub(super) use gateway::manager::live_events::date;
 use gateway::manager::{NotConfigured, ServerEntry, ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
@@ -23,6 +21,8 @@ use runtime::telemetry::durations::{Outcome, Quantiles};
 use upstream::config::Transport;
 use upstream::status::Status;
 use upstream::{Config, breaker};
+
+pub(super) use gateway::manager::live_events::date;
 
 /// How a server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]

@@ -14,11 +14,10 @@ use http::HeaderMap;
 use http::header::CACHE_CONTROL;
 use url::{Host, Url};
 
-use crate::cache::Cache;
 use crate::client::{Client, ClientMetadata, ClientSource};
 use crate::error::{Code, Error};
-use crate::fetch::{FetchError, Fetcher};
-use crate::host_and_port::host_and_port;
+use crate::fetch::{Cache, FetchError, Fetcher};
+use crate::redirect_uri::host_and_port;
 
 /// Limit of cached documents.
 const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");

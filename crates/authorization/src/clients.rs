@@ -12,12 +12,11 @@ use jsonwebtoken::jwk::JwkSet;
 use secrecy::ExposeSecret;
 use url::Url;
 
-use crate::cache::Cache;
 use crate::client::{Client, ClientAuthentication, ClientSource};
 use crate::client_assertion;
 use crate::client_document::{Documents, client_host, is_document_id};
 use crate::error::{Code, Error};
-use crate::fetch::{FetchError, Fetcher};
+use crate::fetch::{Cache, FetchError, Fetcher};
 use crate::grant::Grant;
 use crate::registration::Registrations;
 use crate::token_request::ClaimedClient;

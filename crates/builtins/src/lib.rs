@@ -36,7 +36,6 @@ mod rest;
 mod sample;
 mod schema;
 mod schema_validator;
-mod strict;
 mod tool;
 
 use futures_util::FutureExt;

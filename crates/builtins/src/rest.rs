@@ -7,7 +7,6 @@
 //! Not here: what a service means by its answers, and logging in to it.
 
 mod cleaner;
-mod facts;
 mod refusal;
 
 use std::sync::Arc;
@@ -28,7 +27,7 @@ use runtime::secret::{ExposeSecret, SecretString};
 use upstream::api::{Error, ServerContext};
 
 pub(super) use cleaner::{Cleaner, plain};
-pub(super) use facts::facts;
+pub(super) use refusal::facts;
 
 /// Idle connections to one service that are kept longer than a second.
 const KEPT: usize = 64;

@@ -1,9 +1,11 @@
-//! Checks arguments against the schema of a tool: types, names, ranges, lengths, enumerated values.
+//! Checks arguments against the schema of a tool: types, names, ranges, lengths, enumerated values. They are read as strict
+//! JSON, because they are checked and then printed again.
 //!
 //! Invariants: a refusal names the field, the valid values and advice. Arguments that pass fit the schema,
 //! and can be read as the type that the schema was made from. An optional member with the value `null` counts
-//! as missing. Only keywords that the built-in servers use are supported. A test of every server checks its
-//! schemas for that ([`Shape::is_known`]).
+//! as missing. No object has duplicate keys, of which two readers may take different values, and no number changes on the way.
+//! Only keywords that the built-in servers use are supported. A test of every server checks its schemas for that
+//! ([`Shape::is_known`]).
 
 mod refuse;
 
@@ -11,11 +13,12 @@ use serde_json::{Map, Value};
 
 use self::refuse::ValuePlace;
 use super::refusal::Refusal;
-use super::strict;
 use json::Raw;
 
 /// Limit for integers. Not every JSON reader keeps larger ones exact.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
+/// Deepest nesting of an argument.
+const DEEPEST: usize = 64;
 
 /// Schema of one value.
 #[derive(Debug, Clone)]
@@ -115,7 +118,7 @@ impl Shape {
             let place = ValuePlace { field: &member.name, required: member.required, shape: &member.shape };
             match given.filter(|value| !value.is_null()) {
                 Some(value) => {
-                    let read = strict::read(&value).map_err(|reason| place.unreadable(&value, &reason))?;
+                    let read = read_strictly(&value).map_err(|reason| place.unreadable(&value, &reason))?;
                     checked.insert(member.name.clone(), member.shape.check(&place, read)?);
                 }
                 None if member.required => return Err(place.missing(raw.get(&member.name).as_ref())),
@@ -239,6 +242,30 @@ impl Number {
             None => Err(place.no_number(&Raw::of(&value), *self)),
         }
     }
+}
+
+/// Reads `raw`. An error describes what is wrong.
+fn read_strictly(raw: &Raw) -> Result<Value, String> {
+    if raw.depth() > DEEPEST {
+        return Err(format!("it is nested more than {DEEPEST} deep"));
+    }
+    if raw.numbers().any(is_rounded) {
+        return Err("a whole number has more than 64 bits".to_owned());
+    }
+    if let Some(key) = raw.repeated_key() {
+        return Err(format!("the key {:?} stands twice", clipped(&key)));
+    }
+    raw.read().map_err(|error| error.to_string())
+}
+
+/// Whether `number` is whole and would be read as the nearest one with a fraction.
+fn is_rounded(number: &str) -> bool {
+    let is_whole = number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
+    is_whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err()
+}
+
+fn clipped(key: &str) -> &str {
+    &key[..key.floor_char_boundary(80)]
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Audit records and log lines for requests of the MCP endpoint: calls, refusals and failures.
 //!
 //! Invariants: a request that the gateway refused or that failed leaves one line, at the level that REST has for it
-//! (`admin::error`). An answer of a server leaves no line, also if it is an error. A request that succeeds costs
+//! (`admin::problem`). An answer of a server leaves no line, also if it is an error. A request that succeeds costs
 //! only the check whether it did.
 //!
 //! Not here: the fields of a record (`telemetry::audit`), permissions (`auth`), the REST API (`admin`).

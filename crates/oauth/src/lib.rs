@@ -30,13 +30,11 @@ mod logins;
 mod metadata;
 mod provider;
 mod registration;
-mod revocation;
 mod saved;
 mod secret_json;
 mod shared;
 mod token;
 mod token_response;
-mod token_spelling;
 
 pub use account::Account;
 pub use authorization::{AuthorizationRequest, AuthorizationResponse, Pkce, authorization_url};
@@ -51,6 +49,7 @@ pub use logins::{Consent, LOGIN_TIME, LoginState, LoginStatus, Logins, Pending, 
 pub use metadata::AuthorizationServer;
 pub use provider::{Allow, LoginIssuer, Provider, ProviderSettings, SignInError};
 pub use registration::{OwnClient, Registration, register};
-pub use revocation::revoke;
-pub use token::{TokenClient, client_credentials, exchange_code, jwt_bearer, refresh, token_exchange};
+pub use token::{
+    TokenClient, client_credentials, exchange_code, jwt_bearer, refresh, revoke, token_exchange,
+};
 pub use token_response::Tokens;

@@ -1,32 +1,32 @@
-//! Requests to a token endpoint, one function for each grant.
+//! Requests to a token endpoint, one function for each grant, and the revocation of the tokens of a login.
 //!
 //! Invariants: a request has the parameter `resource`, so that a token is for one MCP server. Only where the authorization
 //! server refuses the parameter is the request repeated without it, once. Client credentials go to the issuer that they
 //! belong to, and to no other. The id of the client is in each form, because some servers look for it only there.
 //!
-//! Not here: when a token is refreshed, and by whom; how servers spell their answers (`token_spelling`).
+//! Not here: when a token is refreshed, and by whom; the answers (`token_response`).
 //!
-//! Source: RFC 6749, sections 2.3, 4.1.3, 4.4 and 6; RFC 7523; RFC 8693; RFC 8707;
+//! Source: RFC 6749, sections 2.3, 4.1.3, 4.4 and 6; RFC 7009; RFC 7523; RFC 8693; RFC 8707;
 //! draft-ietf-oauth-identity-assertion-authz-grant (ID-JAG).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use http::header::{ACCEPT, AUTHORIZATION};
-use net::http::{RequestBuilder, WholeResponse};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use url::{Url, form_urlencoded};
 
 use crate::assertion::sign;
 use crate::config::{ClientAuthentication, IdentityProvider, ResourceParameter, Settings};
-use crate::dial::Services;
+use crate::dial::{Services, later};
 use crate::discovery::Discovered;
 use crate::error::Error;
 use crate::issuer_binding::IssuerBinding;
 use crate::limits::{self, MAX_ACCESS_TOKEN, MAX_ID_TOKEN};
 use crate::registration::Registration;
 use crate::token_response::{Granted, Login, Tokens, may_refuse_resource, read};
+use net::http::{RequestBuilder, WholeResponse};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -51,7 +51,7 @@ pub struct TokenClient<'a> {
 
 /// The fields of one form. Those with a secret are also listed in `secrets`.
 #[derive(Default, Clone)]
-pub(crate) struct Fields {
+struct Fields {
     pairs: Vec<(&'static str, SecretString)>,
     secrets: Vec<SecretString>,
 }
@@ -63,17 +63,17 @@ impl Fields {
         fields
     }
 
-    pub(crate) fn plain(&mut self, name: &'static str, value: &str) {
+    fn plain(&mut self, name: &'static str, value: &str) {
         self.pairs.push((name, value.into()));
     }
 
-    pub(crate) fn secret(&mut self, name: &'static str, value: &SecretString) {
+    fn secret(&mut self, name: &'static str, value: &SecretString) {
         self.pairs.push((name, value.clone()));
         self.secrets.push(value.clone());
     }
 
     /// Returns the secrets of the form, which no error may contain.
-    pub(crate) fn secrets(&self) -> &[SecretString] {
+    fn secrets(&self) -> &[SecretString] {
         &self.secrets
     }
 
@@ -231,7 +231,7 @@ impl TokenClient<'_> {
     }
 
     /// Returns a request with `fields` that authenticates the client.
-    pub(crate) fn request(&self, endpoint: &Url, fields: &mut Fields) -> Result<RequestBuilder, Error> {
+    fn request(&self, endpoint: &Url, fields: &mut Fields) -> Result<RequestBuilder, Error> {
         let (registration, issuer) = (self.registration, &self.discovered.server.issuer);
         if registration.issuer != *issuer {
             return Err(Error::refused("the client is registered at another issuer, so nothing was sent"));
@@ -286,6 +286,29 @@ fn basic(id: &str, secret: &SecretString) -> SecretString {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = Zeroizing::new(format!("{}:{}", encoded(id), encoded(secret.expose_secret())));
     SecretString::from(format!("Basic {}", STANDARD.encode(pair.as_bytes())))
+}
+
+/// Revokes the refresh token and the access token, if the authorization server can. Both are tried, whatever the first
+/// attempt gives.
+pub async fn revoke(client: &TokenClient<'_>, tokens: &Tokens) -> Result<(), Error> {
+    let Some(endpoint) = &client.discovered.server.revocation_endpoint else { return Ok(()) };
+    let mut outcome = Ok(());
+    let refresh = tokens.refresh_token.iter().map(|token| (token, "refresh_token"));
+    for (token, hint) in refresh.chain([(&tokens.access_token, "access_token")]) {
+        let mut fields = Fields::default();
+        fields.secret("token", token);
+        fields.plain("token_type_hint", hint);
+        let request = client.request(endpoint, &mut fields)?;
+        let answered = client.services.send(endpoint, request).await.and_then(|response| {
+            // Some servers revoke refresh tokens only (RFC 7009, section 2.2.1), and access tokens then end by themselves.
+            let is_done = response.status.is_success() || hint == "access_token" && response.status == 400;
+            let refused =
+                || Error::refused(format!("the token was not revoked: status {}", response.status.as_u16()));
+            if is_done { Ok(()) } else { Err(later(&response).unwrap_or_else(refused)) }
+        });
+        outcome = outcome.and(answered);
+    }
+    outcome
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
-//! The answers of a token endpoint: tokens, or an error and its consequence.
+//! The answers of a token endpoint: how services spell them, and what they mean: tokens, or an error and its consequence.
 //!
-//! Invariants: only `invalid_grant` ends a login. A server that is busy or broken never does, because then the tokens
-//! are still good. An answer is never quoted apart from its error code and a few words.
+//! Answers are JSON or a form, with numbers as text, lists of scopes, and errors of their own. Invariants: a member of a type
+//! that it should not have counts as absent, as `null` does. Nothing is read from the status: some services answer errors with
+//! 200. Only `invalid_grant` ends a login. A server that is busy or broken never does, because then the tokens are still
+//! good. An answer is never quoted apart from its error code and a few words.
 //!
-//! Source: RFC 6749, sections 5.1 and 5.2.
+//! Source: RFC 6749, sections 5.1 and 5.2. GitHub answers as a form unless JSON is asked for, with status 200 for errors, and
+//! separates scopes with commas.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -11,17 +14,22 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
-use net::http::{WholeResponse, retry_after};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use settings::one_line;
+use serde_json::{Map, Value};
+use url::form_urlencoded;
 
 use crate::dial::later;
 use crate::error::{Error, foreign_text};
 use crate::limits::{self, MAX_ACCESS_TOKEN, MAX_ID_TOKEN, MAX_REFRESH_TOKEN, bounded_scopes};
 use crate::secret_json;
-use crate::token_spelling::{Failure, Members};
+use net::http::{WholeResponse, retry_after};
+use settings::one_line;
+
+/// A longer life of a token counts as this.
+const MAX_LIFE_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
+/// Most members of an answer that is a form.
+const MAX_FIELDS: usize = 64;
 
 /// The tokens of one login.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -205,3 +213,98 @@ fn refusal(failure: &Failure, login: Login, secrets: &[SecretString], response: 
         _ => refused("check `client_id`, `resource` and `scopes`"),
     }
 }
+
+/// The members of one answer.
+struct Members(Map<String, Value>);
+
+/// A refusal.
+struct Failure {
+    /// The error as the service spells it.
+    error: String,
+    /// Its words for people.
+    description: String,
+}
+
+impl Failure {
+    /// Returns the code of RFC 6749 for the error.
+    fn code(&self) -> &str {
+        match self.error.as_str() {
+            "bad_verification_code" | "bad_refresh_token" | "invalid_code" | "invalid_refresh_token" => {
+                "invalid_grant"
+            }
+            "incorrect_client_credentials" | "bad_client_id" | "bad_client_secret" | "invalid_client_id" => {
+                "invalid_client"
+            }
+            other => other,
+        }
+    }
+}
+
+impl Members {
+    /// Reads the answer; `None` if it is neither an object nor a form.
+    fn of(response: &WholeResponse) -> Option<Self> {
+        let body = response.body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&response.body);
+        if let Ok(value) = serde_json::from_slice::<Value>(body) {
+            return if let Value::Object(members) = value { Some(Self(members)) } else { None };
+        }
+        let is_form = std::str::from_utf8(body).is_ok_and(|text| {
+            let is_text = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '{' | '}' | '"');
+            text.contains('=') && text.trim().chars().all(is_text)
+        });
+        if !is_form {
+            return None;
+        }
+        let pairs = form_urlencoded::parse(body.trim_ascii()).take(MAX_FIELDS);
+        Some(Self(
+            pairs.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect(),
+        ))
+    }
+
+    /// Returns a text that is not empty.
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    /// Reads a positive number of seconds, which may be a text.
+    fn seconds(&self, name: &str) -> Option<Duration> {
+        let value = self.0.get(name)?;
+        let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        let is_positive = seconds > 0.0 && seconds.is_finite();
+        is_positive.then(|| Duration::from_secs_f64(seconds.min(MAX_LIFE_SECONDS)))
+    }
+
+    /// Reads words: a text with spaces between them, or a list.
+    fn words(&self, name: &str) -> Option<Vec<String>> {
+        let texts: Vec<&str> = match self.0.get(name)? {
+            Value::String(text) => vec![text],
+            Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+            _ => return None,
+        };
+        let words: Vec<String> =
+            texts.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
+        (!words.is_empty()).then_some(words)
+    }
+
+    /// Returns the refusal, if it is one. An error may be a text, or an object with its parts.
+    fn failure(&self) -> Option<Failure> {
+        let part = |error: &Value, names: [&str; 3]| {
+            let text = names.iter().find_map(|name| error.get(*name)?.as_str());
+            text.unwrap_or_default().to_owned()
+        };
+        match self.0.get("error")? {
+            Value::String(error) if !error.is_empty() => Some(Failure {
+                error: error.clone(),
+                description: self.text("error_description").unwrap_or_default(),
+            }),
+            error @ Value::Object(_) => Some(Failure {
+                error: part(error, ["error", "code", "status"]),
+                description: part(error, ["error_description", "message", "description"]),
+            }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "token_response_tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Grant;
 use crate::fake_tests::{Fake, ReceivedRequest, settings};
-use crate::revocation::revoke;
+use crate::token::revoke;
 
 const GOOD: &str =
     r#"{"access_token":"canary-access","token_type":"bearer","expires_in":60,"refresh_token":"canary-next"}"#;

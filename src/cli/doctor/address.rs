@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use super::finding::Finding;
+use super::Finding;
 use super::subject::Subject;
 use downstream::config::Transport;
 

@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::super::connect::this_host;
-use super::finding::Finding;
+use super::Finding;
 use super::subject::Subject;
 use crate::connect::clients::Scope;
 use crate::connect::{self, ClientFile, Gateway, State};

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::super::remote::block_on;
-use super::finding::Finding;
+use super::Finding;
 use super::subject::Subject;
 use net::http::{Client, DialPolicy, Network, RequestBuilder};
 use runtime::shutdown::Shutdown;

@@ -1,8 +1,8 @@
 //! The configuration file: readable, valid, every variable set, and what is unusual in it.
 
 use super::super::check::read_files;
-use super::finding::{Finding, Level, counted};
 use super::subject::Subject;
+use super::{Finding, Level, counted};
 use crate::config::{Config, Error};
 use gateway::manager::NotConfigured;
 use settings::Problem;

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::super::error::CommandError;
-use super::finding::Finding;
+use super::Finding;
 use super::subject::Subject;
 use json::Raw;
 

@@ -1,40 +1,40 @@
 //! `switchyard doctor`: looks for the usual mistakes, and says what to type.
 //!
-//! Each mistake belongs to one row of [`CHECKS`], in the order in which they are worth correcting. Invariants: nothing is
-//! changed. No result has a secret. Only `servers`, `programs` and `clock` contact a server or start a program, and not
-//! with `--offline`.
+//! Each mistake belongs to one row of [`CHECKS`], in the order in which they are worth correcting. A check returns a
+//! [`Finding`] for each. Invariants: nothing is changed. No result has a secret. Control characters in the texts of servers and
+//! other programs are escaped when they are shown. Only `servers`, `programs` and `clock` contact a server or start a program,
+//! and not with `--offline`.
 //!
 //! Exit codes: 0 no problem, 1 a problem, 2 the configuration file cannot be used.
 //!
 //! Not here: what is wrong with the file (`config`), a server (`upstream`), or the file of a client (`connect`).
 
 mod address;
-mod certificates;
 mod clients;
 mod clock;
 mod configuration;
-mod finding;
 mod gateway;
 mod permissions;
 mod programs;
-mod proxy;
 mod servers;
 mod subject;
+mod variables;
 mod vault;
 
 use std::io;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use serde_json::json;
-use settings::expand::Lookup;
 
-use self::finding::{Finding, Level, counted};
-pub(crate) use self::subject::Doctor;
 use self::subject::Subject;
 use super::EXIT_USAGE;
 use super::operate::screen::{Screen, View};
 use super::operate::table::{Cell, Table};
 use json::Raw;
+use settings::expand::Lookup;
+
+pub(crate) use self::subject::Doctor;
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -62,8 +62,8 @@ const CHECKS: &[DoctorCheck] = &[
     DoctorCheck { name: "address", run: address::check },
     DoctorCheck { name: "gateway", run: gateway::check },
     DoctorCheck { name: "programs", run: programs::check },
-    DoctorCheck { name: "proxy", run: proxy::check },
-    DoctorCheck { name: "certificates", run: certificates::check },
+    DoctorCheck { name: "proxy", run: variables::check_proxy },
+    DoctorCheck { name: "certificates", run: variables::check_certificates },
     DoctorCheck { name: "servers", run: servers::check },
     DoctorCheck { name: "clock", run: clock::check },
     DoctorCheck { name: "clients", run: clients::check },
@@ -118,4 +118,62 @@ fn show(all: &[(&'static str, Finding)], screen: &mut Screen<'_>) -> io::Result<
     let faulty = all.iter().filter(|(_, finding)| finding.level != Level::Ok);
     let names = faulty.map(|(check, _)| (*check).to_owned()).collect();
     screen.show(&View { document, names, table: table.folded() })
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, and may surprise.
+    Warning,
+    /// It does not work.
+    Problem,
+}
+
+impl Level {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Finding {
+    #[serde(rename = "state")]
+    level: Level,
+    /// The mistake and its place.
+    found: String,
+    /// The command or the line that corrects it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+impl Finding {
+    fn ok(found: impl Into<String>) -> Self {
+        Self { level: Level::Ok, found: found.into(), fix: None }
+    }
+
+    fn warning(found: impl Into<String>) -> Self {
+        Self { level: Level::Warning, ..Self::ok(found) }
+    }
+
+    fn problem(found: impl Into<String>) -> Self {
+        Self { level: Level::Problem, ..Self::ok(found) }
+    }
+
+    /// Adds the text to type.
+    fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+}
+
+/// Returns the number with its noun, in the plural unless it is one.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

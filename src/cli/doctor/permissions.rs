@@ -5,8 +5,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::super::log_file::{self, Unwritable, refusal};
-use super::finding::Finding;
+use super::super::check::{Unwritable, refusal, unwritable_log};
+use super::Finding;
 use super::subject::Subject;
 use crate::config::Config;
 use auth::vault::{Error, Vault};
@@ -77,7 +77,7 @@ fn state_folder(config: &Config) -> Option<Finding> {
 }
 
 fn log_file(config: &Config) -> Option<Finding> {
-    let Unwritable { found, fix } = log_file::unwritable(config)?;
+    let Unwritable { found, fix } = unwritable_log(config)?;
     Some(Finding::problem(found).fix(fix))
 }
 

@@ -10,8 +10,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use super::super::remote::block_on;
-use super::finding::{Finding, counted};
 use super::subject::Subject;
+use super::{Finding, counted};
 use upstream::config::{Stdio, Transport};
 use upstream::transport::stdio::find_program;
 

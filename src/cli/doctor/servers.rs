@@ -5,9 +5,9 @@
 use url::Url;
 
 use super::super::connect_check::{self, Inspected};
-use super::finding::{Finding, counted};
 use super::programs::stdio;
 use super::subject::Subject;
+use super::{Finding, counted};
 use gateway::manager::ServerStatus;
 use runtime::telemetry::untrusted;
 use upstream::State;

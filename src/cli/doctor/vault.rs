@@ -3,7 +3,7 @@
 //! Invariant: they stay, because a key may be missing by mistake. Other principals are not known to Switchyard before they
 //! come.
 
-use super::finding::Finding;
+use super::Finding;
 use super::subject::Subject;
 use auth::Principal;
 use auth::vault::Vault;

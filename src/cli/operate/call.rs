@@ -13,7 +13,7 @@ use super::arguments::TypedArguments;
 use super::mcp::{Answer, Request, send};
 use super::questions::Person;
 use super::screen::{OutputFormat, Screen};
-use super::{content, tools};
+use super::{members, tools};
 use json::Raw;
 use protocol::{headers, method};
 
@@ -116,7 +116,7 @@ fn show(result: &Raw, screen: &mut Screen<'_>) -> Result<(), CommandError> {
 fn show_text(result: &Raw, screen: &mut Screen<'_>) -> Result<(), CommandError> {
     let content = result.get("content").filter(|content| content.elements().next().is_some());
     match (content, result.get("structuredContent")) {
-        (Some(content), _) => screen.lines(&content::text_of_all(&content))?,
+        (Some(content), _) => screen.lines(&members::text_of_all(&content))?,
         (None, Some(structured)) => screen.document(&structured)?,
         (None, None) => {}
     }

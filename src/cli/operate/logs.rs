@@ -1,25 +1,30 @@
 //! `switchyard logs`: calls and states of servers as they happen, and past calls.
 //!
-//! Invariants: each event is one line, written at once. A stream that ends is opened again after the last event that was
-//! read, so no event is shown twice, and a note says how many were missed. Past calls are written in the order in which
-//! they ended. If both are shown, the stream is opened before the history is read, so no call is missed in between.
+//! Invariants: each event is one line, written at once. An event has at most [`MAX_EVENT`] bytes, longer ones are left out. A
+//! stream that ends is opened again after the last event that was read, so no event is shown twice, and a note says how many
+//! were missed. Past calls are written in the order in which they ended. If both are shown, the stream is opened before the
+//! history is read, so no call is missed in between.
 //!
-//! Not here: the stream itself (`events`).
+//! Source: `GET /api/v1/mcp/events`. Not here: which events are recorded (`gateway::manager::live_events`).
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use http::{HeaderName, Method, StatusCode};
+use secrecy::SecretString;
 
 use super::super::error::CommandError;
-use super::super::remote::{Remote, not_a_gateway};
+use super::super::remote::{LIMITS, Remote, not_a_gateway, not_of_a_gateway};
 use super::super::visible;
-use super::events::Events;
 use super::json_text;
+use super::mcp::problem;
 use super::screen::{OutputFormat, Screen};
 use crate::config::import::yaml;
 use json::Raw;
-use net::sse::Event;
+use net::http::{Decoded, EventStream, is_media_type, whole};
+use net::sse::{Event, Item};
+use runtime::memory::Payer;
 
 /// The pause before an ended stream is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -27,6 +32,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAGE: usize = 1000;
 /// The outcomes that `--failed` chooses.
 const FAILED: &str = "tool_error,rpc_error,failed";
+/// The most bytes of one event.
+const MAX_EVENT: usize = 1024 * 1024;
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Which events are shown.
 #[derive(Debug, Clone, clap::Args)]
@@ -275,40 +283,56 @@ fn line(event: &str, data: &Raw, is_past: bool) -> Option<String> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// An open stream.
+struct Events<'r> {
+    remote: &'r Remote,
+    stream: EventStream,
+}
 
-    #[test]
-    fn ended_call_and_new_state_are_one_line_each() {
-        let shown =
-            |event, data: &str| line(event, &Raw::parse(&data.to_owned().into()).expect("JSON"), false);
-        let call = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","outcome":"failed","code":"timeout","error":"no answer","duration_ms":12.345}"#;
-        let expected = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout  no answer";
-        assert_eq!(shown("call_ended", call).as_deref(), Some(expected));
-        assert_eq!(shown("call_started", call), None);
-        let past = line("call_ended", &Raw::parse(&call.to_owned().into()).expect("JSON"), true);
-        assert_eq!(past, Some(format!("2026-11-24 {expected}")));
-        let event = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","client":"ide/1","outcome":"ok","code":null,"duration_ms":12.345,"attempts":[{},{}],"arguments":{"a":1}}"#;
-        let expected =
-            r#"01:02:03.456  ok               12.3 ms  issues  add  key:ci  ide/1  2 attempts  {"a":1}"#;
-        assert_eq!(shown("call_ended", event).as_deref(), Some(expected));
-        let breaker = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","from":"closed","to":"open","reason":"late"}"#;
-        let expected = "01:02:03.456  breaker     issues: closed -> open: late";
-        assert_eq!(shown("breaker_changed", breaker).as_deref(), Some(expected));
-        let tools = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","added":{"count":2},"removed":{"count":0},"changed":{"count":1}}"#;
-        let expected = "01:02:03.456  tools       issues: 2 added, 0 removed, 1 changed";
-        assert_eq!(shown("tools_changed", tools).as_deref(), Some(expected));
-        let action = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","action":"reconnect","principal":"key:ops","outcome":"done"}"#;
-        let expected = "01:02:03.456  action      reconnect issues  key:ops  done";
-        assert_eq!(shown("action", action).as_deref(), Some(expected));
-        let state = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","state":"failed","reason":"gone"}"#;
-        let expected = "01:02:03.456  server      issues is failed: gone";
-        assert_eq!(shown("server_changed", state).as_deref(), Some(expected));
-        let null = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":null,"outcome":"ok","code":null,"duration_ms":0.5}"#;
-        assert_eq!(
-            shown("call_ended", null).as_deref(),
-            Some("01:02:03.456  ok                0.5 ms  issues  add")
-        );
+impl<'r> Events<'r> {
+    /// Opens a stream after the event `last`. An empty id means that there was none.
+    async fn open(
+        remote: &'r Remote,
+        query: &[(&str, &str)],
+        last: Option<&[u8]>,
+    ) -> Result<Self, CommandError> {
+        let mut request = remote.request(Method::GET, &["api", "v1", "mcp", "events"]).query(query);
+        if let Some(id) = last.filter(|id| !id.is_empty()) {
+            let id = SecretString::from(String::from_utf8_lossy(id).into_owned());
+            request = request.header(&LAST_EVENT_ID, &id);
+        }
+        let response = remote.open(request).await?;
+        let (status, origin): (_, Arc<str>) = (response.status(), remote.origin().into());
+        if status != StatusCode::OK {
+            let body = whole(response.into_body(), LIMITS.bytes, &origin).await;
+            let body = Raw::parse(&body.map_err(|error| remote.lost(&error))?);
+            return Err(body.map_or_else(|_| not_of_a_gateway(status), |document| problem(status, &document)));
+        }
+        if !is_media_type(response.headers(), "text/event-stream") {
+            return Err(not_of_a_gateway(status));
+        }
+        let account = Payer { principal: None, server: &origin }.account();
+        Ok(Self { remote, stream: EventStream::of(response.into_body(), MAX_EVENT, account) })
+    }
+
+    /// Returns the next event; none at the end of the stream.
+    async fn next(&mut self) -> Result<Option<Event>, CommandError> {
+        loop {
+            match self.stream.step().await {
+                Ok(Some(Decoded { item: Some(Item::Event(event)), .. })) => return Ok(Some(event)),
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(self.remote.lost(&error)),
+            }
+        }
+    }
+
+    /// Returns the id of the last event, if it had one.
+    fn last_id(&self) -> Option<Vec<u8>> {
+        self.stream.last_id().map(|id| id.to_vec())
     }
 }
+
+#[cfg(test)]
+#[path = "logs_tests.rs"]
+mod tests;

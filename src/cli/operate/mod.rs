@@ -16,8 +16,6 @@
 mod approve;
 mod arguments;
 mod call;
-mod content;
-mod events;
 mod grants;
 mod json_text;
 mod logs;

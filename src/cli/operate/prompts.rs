@@ -8,7 +8,7 @@ use super::arguments::TypedArguments;
 use super::members::{is, text};
 use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Column};
-use super::{content, mcp};
+use super::{mcp, members};
 use json::Raw;
 use protocol::method;
 
@@ -38,7 +38,7 @@ pub(super) async fn show(
     }
     for message in result.get("messages").ok_or_else(not_a_gateway)?.elements() {
         let role = text(&message, "role");
-        let content = message.get("content").map(|block| content::text_of(&block)).unwrap_or_default();
+        let content = message.get("content").map(|block| members::text_of(&block)).unwrap_or_default();
         screen.lines(&format!("{role}: {content}"))?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use super::super::remote::{Remote, not_a_gateway};
 use super::members::list_of;
 use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Column, Table};
-use super::{content, mcp};
+use super::{mcp, members};
 use json::Raw;
 use protocol::method;
 
@@ -50,7 +50,7 @@ pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) ->
     }
     for one in result.get("contents").ok_or_else(not_a_gateway)?.elements() {
         if screen.is_terminal {
-            screen.lines(&content::of_resource(&one))?;
+            screen.lines(&members::of_resource(&one))?;
         } else {
             screen.out.write_all(&bytes_of(&one)?)?;
         }

@@ -1,6 +1,6 @@
 //! Recognizes entries that lead to Switchyard itself, which must not become its servers.
 //!
-//! Not here: whether an entry leads to this gateway or to another one (`connect::elsewhere`).
+//! Not here: whether an entry leads to this gateway or to another one (`connect::entry`).
 
 use std::path::Path;
 

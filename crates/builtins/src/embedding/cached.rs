@@ -13,8 +13,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
-use super::numbers::{Dimension, is_vector};
-use super::{Embedding, EmbeddingFuture, Error, KEPT, Window};
+use super::{Dimension, Embedding, EmbeddingFuture, Error, KEPT, Window, is_vector};
 use runtime::store::{Group, Key, Store};
 
 /// Most cache lookups at a time: one may be a round trip.

@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::numbers::MOST_DIMENSIONS;
+use super::MOST_DIMENSIONS;
 use settings::{Setting, settings, words};
 
 /// URL of OpenAI's own service, and the default model.

@@ -20,8 +20,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::config::LocalModelOptions;
-use super::numbers::is_vector;
-use super::{Embedding, EmbeddingFuture, Error, Window};
+use super::{Embedding, EmbeddingFuture, Error, Window, is_vector};
 use runtime::regular_file;
 use upstream::api::Error as Failure;
 

@@ -1,4 +1,5 @@
-//! Vectors of texts: the trait of all providers, and the selection of a provider by the configuration.
+//! Vectors of texts: the trait of all providers, the selection of a provider by the configuration, arithmetic on vectors, and
+//! the check of their dimension.
 //!
 //! Invariants of every [`Embedding`]: the result has as many vectors as texts, in their order, or it is an
 //! error. All vectors have one dimension and finite numbers, and a vector is never made up. The first
@@ -11,26 +12,32 @@ mod cached;
 mod config;
 #[cfg(feature = "local-embeddings")]
 mod local;
-mod numbers;
 mod openai;
 #[cfg(test)]
 mod testing;
 mod window;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use upstream::api::{Error as Failure, ServerContext};
+
 pub(crate) use cached::Cached;
 pub(crate) use config::{Config, LocalModelOptions, OpenAi};
-pub(crate) use numbers::{MOST_DIMENSIONS, is_same_direction, product};
 pub(crate) use openai::OpenAiClient;
 pub(crate) use window::Window;
 
-use upstream::api::{Error as Failure, ServerContext};
+/// Largest dimension. No model has a larger one.
+pub(crate) const MOST_DIMENSIONS: usize = 65_536;
+/// Products that are computed in parallel.
+const LANES: usize = 16;
+/// Least cosine of a vector and its repetition. Rounding on another machine changes far less, and another
+/// model far more.
+const SAME: f32 = 0.995;
 
 /// The vectors of texts, in their order.
 pub(crate) type EmbeddingFuture<'a> = BoxFuture<'a, Result<Vec<Vec<f32>>, Error>>;
@@ -249,5 +256,64 @@ impl Embedding for NoProvider {
 
     fn window(&self) -> Window {
         Window::of_tokens(usize::MAX)
+    }
+}
+
+/// Whether a vector may be stored and compared.
+fn is_vector(vector: &[f32]) -> bool {
+    !vector.is_empty() && vector.iter().all(|number| number.is_finite())
+}
+
+/// Returns the sum of the products, computed in lanes for vector instructions.
+pub(crate) fn product(one: &[f32], other: &[f32]) -> f32 {
+    let (ones, rest) = one.as_chunks::<LANES>();
+    let (others, other_rest) = other.as_chunks::<LANES>();
+    let mut sums = [0.0_f32; LANES];
+    for (one, other) in ones.iter().zip(others) {
+        for lane in 0..LANES {
+            sums[lane] += one[lane] * other[lane];
+        }
+    }
+    let tail: f32 = rest.iter().zip(other_rest).map(|(one, other)| one * other).sum();
+    sums.iter().sum::<f32>() + tail
+}
+
+/// Whether one model may have made both vectors from one text. Only the direction and the dimension matter,
+/// not the length.
+pub(crate) fn is_same_direction(one: &[f32], other: &[f32]) -> bool {
+    let lengths = (product(one, one) * product(other, other)).sqrt();
+    one.len() == other.len() && lengths > 0.0 && product(one, other) >= SAME * lengths
+}
+
+/// The dimension, if it is known.
+#[derive(Debug, Default)]
+struct Dimension(OnceLock<usize>);
+
+impl Dimension {
+    /// Starts with the operator's value.
+    fn configured(dimension: Option<usize>) -> Self {
+        Self(dimension.map_or_else(OnceLock::new, OnceLock::from))
+    }
+
+    fn known(&self) -> Option<usize> {
+        self.0.get().copied()
+    }
+
+    /// Checks that all vectors of `model` have the known dimension. Stores that of the first vector if there
+    /// is none.
+    fn check(&self, model: &str, vectors: &[Vec<f32>]) -> Result<(), Error> {
+        let Some(first) = vectors.first().map(Vec::len) else { return Ok(()) };
+        let expected = self.known().unwrap_or(first);
+        if let Some(other) = vectors.iter().map(Vec::len).find(|len| *len != expected) {
+            return Err(Error::Dimension { model: model.to_owned(), expected, found: other });
+        }
+        // Another call may have stored its dimension first.
+        let expected = *self.0.get_or_init(|| first);
+        let model = || model.to_owned();
+        if first == expected {
+            Ok(())
+        } else {
+            Err(Error::Dimension { model: model(), expected, found: first })
+        }
     }
 }

@@ -13,8 +13,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::numbers::{Dimension, is_vector};
-use super::{Embedding, EmbeddingFuture, Error, OpenAi, Window, is_retryable};
+use super::{Dimension, Embedding, EmbeddingFuture, Error, OpenAi, Window, is_retryable, is_vector};
 use crate::rest::{self, Rest};
 use upstream::api::{Error as Failure, ServerContext, ceiling, full_jitter};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::id::Id;
+use super::model::Id;
 use crate::answer::Failure;
 use crate::r2r::config::{Credentials, R2rOptions};
 use json::Raw;

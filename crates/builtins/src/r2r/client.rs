@@ -14,8 +14,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::config::Pace;
 use super::model::{R2rDocument, Results, VERSION};
-use super::pace::Pace;
 use super::session::Session;
 use crate::r2r::config;
 use crate::rest::{Answer, Rest, RestRequest};

@@ -9,10 +9,10 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::answers::Fresh;
-use super::id::Id;
 use super::model;
+use super::model::Id;
 use crate::answer::Failure;
-use crate::r2r::context::R2rContext;
+use crate::r2r::R2rContext;
 use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 

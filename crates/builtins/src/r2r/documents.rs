@@ -10,11 +10,10 @@ use serde_json::Value;
 
 use super::answers::Fresh;
 use super::client::Client;
-use super::id::Id;
-use super::model::{R2rDocument, Results, Stage};
+use super::model::{Id, R2rDocument, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
-use crate::r2r::context::R2rContext;
+use crate::r2r::R2rContext;
 use crate::refusal::Refusal;
 use crate::tool::{Effect, ToolInfo};
 use json::Raw;

@@ -9,8 +9,7 @@
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::id::Id;
-use super::model::has_nul;
+use super::model::{Id, has_nul};
 use crate::refusal::Refusal;
 
 /// Most conditions in one filter.

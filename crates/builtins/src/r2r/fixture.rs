@@ -6,14 +6,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::double::{self, EMAIL, PASSWORD};
-use super::id::Id;
-use super::model::Results;
+use super::model::{Id, Results};
 use super::{R2r, search};
 use crate::hostile::fits;
 use crate::r2r::config::{self, CacheTtl, Credentials};
 use crate::r2r::project_name::ProjectName;
-use crate::server_context;
-use crate::{Builtin, Report};
+use crate::{Builtin, Report, server_context};
 use json::Raw;
 use net::http::Form;
 use protocol::Reply;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::id::Id;
+use super::model::Id;
 use runtime::private_file;
 
 const VERSION: u32 = 1;

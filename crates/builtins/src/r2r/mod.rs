@@ -1,7 +1,7 @@
 //! The tools of an R2R retrieval service (REST API v3) as a built-in server.
 //!
 //! Each tool has a file with its argument and result types, from which its definition is made, and with its
-//! requests to R2R. The tools share a `context`: the client, the project's collection, and the cached
+//! requests to R2R. The tools share an [`R2rContext`]: the client, the project's collection, and the cached
 //! results.
 //!
 //! Not here: the requests and the login (`client`, `session`), and which file goes where (`ingest`).
@@ -9,15 +9,12 @@
 mod answers;
 mod client;
 mod collections;
-mod context;
 mod documents;
 mod filters;
 mod history;
-mod id;
 mod ingest;
 mod mapping;
 mod model;
-mod pace;
 mod project;
 mod project_name;
 mod projects;
@@ -45,25 +42,29 @@ mod tests;
 #[cfg(test)]
 mod tools_tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use self::id::Id;
+use self::answers::Answers;
+use self::client::Client;
+use self::history::History;
 use self::ingest::Ingest;
+use self::model::{Id, R2rChunk, R2rDocument, Results};
 use self::project::Project;
-use self::projects::ProjectChoice;
+use self::projects::{ProjectChoice, Projects};
 use super::answer::{Failure, passing, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
 use super::{Builtin, BuiltinInfo, Declared, Report, no_tool};
 use crate::r2r::config::AdvancedSearch;
-use crate::r2r::context::R2rContext;
 use json::Raw;
 use protocol::{ErrorCode, Reply};
+use upstream::api::{Error, Events, ServerContext};
+
 #[cfg(test)]
 use testkit::r2r as double;
-use upstream::api::{Error, Events, ServerContext};
 
 /// R2R as a built-in server.
 pub(crate) struct R2r {
@@ -225,5 +226,67 @@ impl Builtin for R2r {
 
     fn closed(&self) -> BoxFuture<'_, String> {
         self.context.client.refused()
+    }
+}
+
+/// One R2R server, its projects, and what is known of both.
+struct R2rContext {
+    /// The client for R2R.
+    pub client: Client,
+    /// Its configuration.
+    pub options: config::R2rOptions,
+    /// The projects, whose collections are used when a client names none.
+    pub projects: Projects,
+    /// The cache of tool results.
+    pub answers: Answers,
+    /// Recent queries.
+    pub history: History,
+}
+
+impl R2rContext {
+    /// Logs in, and reads the stored state.
+    async fn open(
+        name: &Arc<str>,
+        options: &config::R2rOptions,
+        server_context: &ServerContext,
+    ) -> Result<Self, Error> {
+        let client = Client::open(options, server_context).await?;
+        let identity = answers::identity(options);
+        Ok(Self {
+            projects: Projects::open(&client, options, &identity).await?,
+            answers: Answers::new(&server_context.store, name, &identity),
+            history: History::default(),
+            options: options.clone(),
+            client,
+        })
+    }
+
+    /// Returns the titles of the documents of `chunks`. Missing titles are not an error: results without them
+    /// are still useful.
+    async fn titles(&self, chunks: &[R2rChunk]) -> BTreeMap<Id, String> {
+        let own = |chunk: &R2rChunk| Some((chunk.document_id, chunk.title()?.to_owned()));
+        let mut titles: BTreeMap<Id, String> = chunks.iter().filter_map(own).collect();
+        let documents: BTreeSet<Id> = chunks.iter().map(|chunk| chunk.document_id).collect();
+        let missing: Vec<String> =
+            documents.iter().filter(|id| !titles.contains_key(id)).map(Id::to_string).collect();
+        if !missing.is_empty() {
+            titles.extend(self.ask_titles(&missing).await);
+        }
+        titles
+    }
+
+    async fn ask_titles(&self, documents: &[String]) -> Vec<(Id, String)> {
+        let mut query: Vec<(&str, &str)> = documents.iter().map(|id| ("ids", id.as_str())).collect();
+        query.push(("limit", "100"));
+        match self.client.get::<Results<Vec<R2rDocument>>>(&["documents"], &query).await {
+            Ok(found) => {
+                let named = |document: R2rDocument| Some((document.id, document.title?));
+                found.results.into_iter().filter_map(named).collect()
+            }
+            Err(error) => {
+                tracing::debug!(%error, "titles of documents are not known");
+                Vec::new()
+            }
+        }
     }
 }

@@ -12,9 +12,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::id::Id;
 use super::mapping::{self, Mapping, MappingEntry, Owner, Remembered};
-use super::model::{self, Results};
+use super::model::{self, Id, Results};
 use crate::answer::Failure;
 use crate::r2r::config;
 use crate::r2r::project_name::ProjectName;

@@ -12,8 +12,7 @@ use futures_util::{Stream, StreamExt};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::id::Id;
-use super::model::{R2rChunk, SearchResults};
+use super::model::{Id, R2rChunk, SearchResults};
 use super::search;
 use crate::Report;
 use net::sse::Event;

@@ -6,12 +6,10 @@ use serde_json::json;
 
 use super::answers::Fresh;
 use super::documents;
-use super::id::Id;
-use super::model::{R2rCollection, R2rDocument, Results, Stage};
+use super::model::{Id, R2rCollection, R2rDocument, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
-use crate::r2r::config;
-use crate::r2r::context::R2rContext;
+use crate::r2r::{R2rContext, config};
 use crate::{Report, no_resource};
 use json::Raw;
 use protocol::{ErrorCode, Reply};

@@ -7,15 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answers::Fresh;
-use super::documents;
-use super::filters;
-use super::id::Id;
-use super::model::{R2rChunk, Results, SearchResults};
+use super::model::{Id, R2rChunk, Results, SearchResults};
 use super::project::Project;
-use super::settings;
+use super::{documents, filters, settings};
 use crate::answer::Failure;
+use crate::r2r::R2rContext;
 use crate::r2r::config::AdvancedSearch;
-use crate::r2r::context::R2rContext;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
 use crate::tool::{Effect, ToolInfo};

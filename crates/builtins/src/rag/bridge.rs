@@ -1,6 +1,10 @@
-//! The three routes of the bridge.
+//! The three routes of the bridge, and the list of techniques that it sends, which may have any names and any length.
 //!
-//! Nothing is repeated here, and there is no deadline, because the caller has one.
+//! Nothing is repeated here, and there is no deadline, because the caller has one. Invariants: at most [`MOST`] distinct names
+//! are kept while the list is read. A long name is kept only as far as needed to see that it is too long. Elements that are not
+//! strings are counted.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use http::Method;
@@ -8,7 +12,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::failed::Reported;
-use super::listed::TechniqueNames;
 use crate::rag::config;
 use crate::rest::{Rest, RestRequest};
 use json::Raw;
@@ -17,6 +20,10 @@ use upstream::api::{Error, ServerContext};
 
 /// Most bytes of the bridge's health report.
 const MOST_HEALTH: usize = 64 << 10;
+/// Most names that are read.
+const MOST: usize = 10_000;
+/// Longest valid name, in bytes.
+pub(super) const LONGEST: usize = 60;
 
 /// One bridge and its key. Clones share the connections.
 #[derive(Clone)]
@@ -107,4 +114,39 @@ fn object(body: &Bytes) -> Result<Raw, Error> {
 /// The error for an answer that the contract of the bridge does not allow.
 pub(super) fn malformed(why: &str) -> Error {
     Error::Malformed { reason: format!("not what a RAG bridge answers: {why}") }
+}
+
+/// A list that was read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct TechniqueNames {
+    /// Sorted, so that two lists with equal names are equal.
+    pub names: BTreeSet<String>,
+    /// Number of elements that are not strings, or come after the limit.
+    pub others: usize,
+}
+
+impl TechniqueNames {
+    /// Reads a list, or the list that is the member `techniques` of an object, which leaves a service room
+    /// for further members. `None` if there is no list.
+    pub(super) fn of(answer: &Raw) -> Option<Self> {
+        let list = if answer.is_object() { answer.get("techniques")? } else { answer.clone() };
+        if !list.as_str().starts_with('[') {
+            return None;
+        }
+        let mut listed = Self::default();
+        for element in list.elements() {
+            listed.take(&element);
+        }
+        Some(listed)
+    }
+
+    fn take(&mut self, element: &Raw) {
+        match element.read::<String>() {
+            Ok(mut name) if self.names.len() < MOST => {
+                name.truncate(name.floor_char_boundary(LONGEST + 4));
+                self.names.insert(name);
+            }
+            _ => self.others += 1,
+        }
+    }
 }

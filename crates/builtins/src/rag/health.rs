@@ -11,8 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
 use super::bridge::Bridge;
-use super::technique_list::TechniqueList;
-use super::techniques::{HEALTH_TOOL, LeftOut};
+use super::techniques::{HEALTH_TOOL, LeftOut, TechniqueList};
 use crate::answer::Failure;
 use crate::rest::plain;
 use crate::tool::{Effect, Tool, ToolInfo};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
+use super::bridge::TechniqueNames;
 use super::double::{Fault, HEALTH, LIST};
 use super::fixture::Fixture;
-use super::listed::TechniqueNames;
 use super::techniques::Offer;
 use crate::Builtin;
 use json::Raw;

@@ -4,17 +4,14 @@
 //! list. If the list cannot be read, the last one stays. A question is never repeated automatically once it
 //! was sent, because answers cost money.
 //!
-//! Not here: requests to the bridge (`bridge`), the choice of names (`techniques`), and the times at which
-//! the list is read (`technique_list`).
+//! Not here: requests to the bridge (`bridge`), the choice of names, and the times at which the list is read
+//! (`techniques`).
 
-mod answer;
 mod ask;
 mod bridge;
 pub(crate) mod config;
 mod failed;
 mod health;
-mod listed;
-mod technique_list;
 mod techniques;
 
 #[cfg(test)]
@@ -32,16 +29,17 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::bridge::Bridge;
-use self::technique_list::TechniqueList;
+use self::techniques::TechniqueList;
 use super::answer::{passing, reply, result};
 use super::tool::Tool;
 use super::{Builtin, BuiltinInfo, Declared, Report, no_tool};
 use json::Raw;
 use protocol::Reply;
 use runtime::shutdown::Shutdown;
+use upstream::api::{Error, Events, ServerContext};
+
 #[cfg(test)]
 use testkit::rag as double;
-use upstream::api::{Error, Events, ServerContext};
 
 /// The techniques as a built-in server. Dropping it ends the task that follows the list.
 pub(crate) struct Rag {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::bridge::TechniqueNames;
 use super::double::SIX;
-use super::listed::TechniqueNames;
 use super::techniques::Offer;
 use super::{ask, health};
 use crate::hostile;

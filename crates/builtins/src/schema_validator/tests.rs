@@ -1,5 +1,6 @@
 //! Every kind of argument that does not fit is refused by name, and nothing else is.
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -112,4 +113,52 @@ fn a_large_value_is_not_sent_back() {
 #[test]
 fn any_arguments_are_read_or_refused_by_name() {
     hostile::judges::<Input>(&tool(), 256);
+}
+
+fn read_text(text: &str) -> Result<Value, String> {
+    read_strictly(&Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON"))
+}
+
+#[test]
+fn a_value_is_read_as_it_stands() {
+    let text = r#"{"a":[1,-1,1.5,true,null,"ä"],"b":{"c":{}},"d":18446744073709551615}"#;
+    let known =
+        json!({"a": [1, -1, 1.5, true, null, "ä"], "b": {"c": {}}, "d": 18_446_744_073_709_551_615_u64});
+    assert_eq!(read_text(text), Ok(known));
+}
+
+#[test]
+fn keys_of_different_objects_and_texts_may_be_equal() {
+    for text in [r#"[{"x":1},{"x":{"x":["x","x"]}}]"#, r#"{"x":"x","y":"x","z":["\"x\":","\"x\":"]}"#] {
+        assert!(read_text(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn digits_in_texts_and_behind_a_point_are_as_many_as_they_are() {
+    for text in [
+        r#"["\"18446744073709551616"]"#,
+        r#"{"18446744073709551616":"ä\\"}"#,
+        "1.00000000000000000000001",
+        "1e30",
+    ] {
+        assert!(read_text(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn value_that_would_change_on_the_way_is_refused() {
+    let deep = format!("{}1{}", "[".repeat(65), "]".repeat(65));
+    for (text, why) in [
+        (r#"{"a":{"x":1,"\u0078":2}}"#, "twice"),
+        (r#"[{"x":1,"x":1}]"#, "twice"),
+        (r#"{"x":{"a":[{"b":"x"}]},"y":[{}] , "x" : 2}"#, "twice"),
+        ("[1e400]", "out of range"),
+        (r#"{"a\"\\":[18446744073709551616]}"#, "64 bits"),
+        ("-9223372036854775809", "64 bits"),
+        (deep.as_str(), "nested"),
+    ] {
+        let reason = read_text(text).expect_err(text);
+        assert!(reason.contains(why), "{text}: {reason}");
+    }
 }

@@ -13,10 +13,8 @@
 //!
 //! Source: `OpenID` Connect Core 1.0, sections 3.1 and 5.3; `OpenID` Connect Discovery 1.0; RFC 9207; RFC 9700, section 4.4.
 
-mod allow;
 mod github;
 mod identity;
-mod latest;
 mod openid;
 mod rules;
 
@@ -210,7 +208,7 @@ impl Provider {
         };
         self.settings.allow.check(issuer, identity).map_err(not_allowed)?;
         admitted.map_err(|denied| match denied {
-            Denied::NoRole if identity.lacks_groups() => not_allowed(allow::TOO_MANY_GROUPS),
+            Denied::NoRole if identity.lacks_groups() => not_allowed(rules::TOO_MANY_GROUPS),
             Denied::NoRole => not_allowed("the login service gives this account no role that is known here"),
             _ => Error::refused("the login service names the account by an empty or very long `sub`").into(),
         })

@@ -1,35 +1,40 @@
-//! The profile of `OpenID`: metadata by discovery, a verified ID token, and the userinfo endpoint.
+//! The profile of `OpenID`: metadata by discovery, a verified ID token, and the userinfo endpoint. Metadata and keys are
+//! fetched when they are needed, and kept for a while.
 //!
 //! Invariants: metadata of another issuer is refused. Claims of userinfo count only with the `sub` of the ID token, and
-//! never in the place of a claim of it.
+//! never in the place of a claim of it. One fetch of a document runs at a time. After a failure none is made for some seconds,
+//! so visitors cannot cause many.
 //!
 //! Source: `OpenID` Connect Discovery 1.0, section 4; `OpenID` Connect Core 1.0, sections 3.1.3.7 and 5.3.2.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::{IdTokens, Reason};
 use http::Method;
-use json::Raw;
-use net::http::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use settings::one_line;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use url::Url;
 
 use super::Provider;
 use super::identity::Identity;
-use super::latest::Latest;
 use crate::dial::{Document, later, shown};
 use crate::discovery::is_same_issuer;
 use crate::metadata::optional_url;
 use crate::{AuthorizationServer, Error};
+use auth::{IdTokens, Reason};
+use json::Raw;
+use net::http::RequestBuilder;
+use settings::one_line;
 
 /// How long metadata is used.
 const METADATA_LIFETIME: Duration = Duration::from_hours(1);
 /// How long keys are used: a key that the service removed is accepted for at most this long.
 const KEYS_LIFETIME: Duration = Duration::from_mins(10);
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// The documents of the service that are known.
 pub(super) struct OpenId {
@@ -155,4 +160,68 @@ async fn userinfo(
 
 fn unreadable(what: &str) -> Error {
     Error::refused(format!("{what} of the login service is no object of JSON"))
+}
+
+/// The last version of a document.
+struct Latest<T> {
+    lifetime: Duration,
+    state: Mutex<Fetched<T>>,
+}
+
+struct Fetched<T> {
+    document: Option<(Arc<T>, Instant)>,
+    failure: Option<(Error, Instant)>,
+}
+
+impl<T> Latest<T> {
+    /// A document that is fetched again after `lifetime`.
+    fn new(lifetime: Duration) -> Self {
+        Self { lifetime, state: Mutex::new(Fetched { document: None, failure: None }) }
+    }
+
+    /// Returns the document, which `fetch` reads if there is none that is new enough.
+    async fn get(&self, fetch: impl Future<Output = Result<T, Error>>) -> Result<Arc<T>, Error> {
+        let mut state = self.state.lock().await;
+        if let Some((document, since)) = &state.document
+            && since.elapsed() < self.lifetime
+        {
+            return Ok(Arc::clone(document));
+        }
+        state.renewed(fetch).await
+    }
+
+    /// Returns a newer document than `known`.
+    async fn after(
+        &self,
+        known: &Arc<T>,
+        fetch: impl Future<Output = Result<T, Error>>,
+    ) -> Result<Arc<T>, Error> {
+        let mut state = self.state.lock().await;
+        match &state.document {
+            Some((document, _)) if !Arc::ptr_eq(document, known) => Ok(Arc::clone(document)),
+            _ => state.renewed(fetch).await,
+        }
+    }
+}
+
+impl<T> Fetched<T> {
+    async fn renewed(&mut self, fetch: impl Future<Output = Result<T, Error>>) -> Result<Arc<T>, Error> {
+        if let Some((error, since)) = &self.failure
+            && since.elapsed() < PAUSE
+        {
+            return Err(error.clone());
+        }
+        match fetch.await {
+            Ok(document) => {
+                let document = Arc::new(document);
+                self.document = Some((Arc::clone(&document), Instant::now()));
+                self.failure = None;
+                Ok(document)
+            }
+            Err(error) => {
+                self.failure = Some((error.clone(), Instant::now()));
+                Err(error)
+            }
+        }
+    }
 }

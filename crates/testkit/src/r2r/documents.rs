@@ -1,10 +1,10 @@
-//! Routes of documents and collections.
+//! Routes of documents and collections, and the parser of the form in which a file comes (`multipart/form-data`).
 
+use axum::body::Bytes;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::multipart::{self, Part};
-use super::record;
+use super::recorded_answer;
 use super::routes::{ParsedRequest, Reply};
 use super::state::{Collection, Document, State};
 
@@ -14,7 +14,7 @@ const KINDS: [&str; 10] = ["md", "txt", "json", "csv", "html", "py", "ts", "js",
 const MOST_BYTES: usize = 2_000_000;
 
 pub(super) fn create(state: &mut State, request: &ParsedRequest) -> Reply {
-    let parts = multipart::parts(request.header("content-type").unwrap_or_default(), &request.body);
+    let parts = parts(request.header("content-type").unwrap_or_default(), &request.body);
     let part = |name: &str| parts.iter().find(|part| part.name == name);
     let text = |name: &str| part(name).map(|part| &*part.text);
     let metadata = match text("metadata").map(serde_json::from_str::<Value>) {
@@ -40,7 +40,7 @@ pub(super) fn create(state: &mut State, request: &ParsedRequest) -> Reply {
     }
     let id = text("id").map_or_else(|| id_of(&name, &body), str::to_owned);
     if state.documents.iter().any(|document| document.id == id && document.status() != "failed") {
-        let (status, answer) = record::answer("document-create-again");
+        let (status, answer) = recorded_answer("document-create-again");
         return Reply::of(status, &with_id(answer, &id));
     }
     let collections = collections_of(text("collection_ids"), &metadata);
@@ -51,7 +51,7 @@ pub(super) fn create(state: &mut State, request: &ParsedRequest) -> Reply {
         return Reply::recorded("document-create-embedding-down");
     }
     let is_slow = !state.is_queued && !state.ingestion_time.is_zero();
-    let (status, mut answer) = record::answer("document-create");
+    let (status, mut answer) = recorded_answer("document-create");
     answer["results"]["document_id"] = json!(id);
     Reply { ingesting: is_slow.then_some(id), ..Reply::of(status, &answer) }
 }
@@ -213,4 +213,31 @@ pub(super) fn remove(state: &mut State, id: &str, document: &str) -> Reply {
     };
     document.collections.retain(|other| other != id);
     Reply::recorded("collection-remove-document")
+}
+
+/// One part of a form.
+#[derive(Debug, Default)]
+struct Part {
+    pub name: String,
+    pub file: Option<String>,
+    pub text: String,
+}
+
+/// Returns the parts of `body`. `content_type` names the boundary between them.
+fn parts(content_type: &str, body: &Bytes) -> Vec<Part> {
+    let Some((_, boundary)) = content_type.split_once("boundary=") else { return Vec::new() };
+    let text = String::from_utf8_lossy(body);
+    let between = format!("--{}", boundary.trim_matches('"'));
+    text.split(&*between).filter_map(part).collect()
+}
+
+fn part(text: &str) -> Option<Part> {
+    let (head, body) = text.strip_prefix("\r\n")?.split_once("\r\n\r\n")?;
+    let disposition = head.lines().find(|line| line.to_lowercase().starts_with("content-disposition"))?;
+    let value = |name: &str| {
+        let (_, rest) = disposition.split_once(&format!("; {name}=\""))?;
+        Some(rest.split_once('"')?.0.replace("%22", "\""))
+    };
+    let text = body.strip_suffix("\r\n").unwrap_or(body).to_owned();
+    Some(Part { name: value("name")?, file: value("filename"), text })
 }

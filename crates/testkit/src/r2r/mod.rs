@@ -6,8 +6,6 @@
 //! is routed, as in R2R's server.
 
 mod documents;
-mod multipart;
-mod record;
 mod retrieval;
 mod routes;
 mod state;
@@ -25,6 +23,7 @@ use serde_json::Value;
 use super::served::Served;
 use routes::{ParsedRequest, Reply};
 use state::State;
+
 pub use state::{Fault, ReceivedRequest};
 
 /// The account, unless a test sets another one.
@@ -207,4 +206,28 @@ impl Reply {
         };
         response.body(body).expect("a response")
     }
+}
+
+/// Returns status and JSON of the recorded response `name`.
+fn recorded_answer(name: &str) -> (u16, Value) {
+    let recorded = recording(name);
+    let response = &recorded["response"];
+    let status = response["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+    (status.expect("a status"), response["json"].clone())
+}
+
+/// Returns the `results` of a recorded response.
+fn recorded_results(name: &str) -> Value {
+    recorded_answer(name).1["results"].clone()
+}
+
+/// Returns the text of a recorded stream.
+fn recorded_stream(name: &str) -> String {
+    recording(name)["response"]["text"].as_str().expect("a stream").to_owned()
+}
+
+fn recording(name: &str) -> Value {
+    let path = format!("{}/../../tests/backends/r2r/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    serde_json::from_str(&text).expect("a recording is JSON")
 }

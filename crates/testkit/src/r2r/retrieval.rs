@@ -6,9 +6,9 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::record;
 use super::routes::Reply;
 use super::state::{Document, State};
+use super::{recorded_results, recorded_stream};
 
 /// Constant of the reciprocal rank, as in R2R's hybrid search.
 const RRF: f64 = 50.0;
@@ -17,7 +17,7 @@ pub(super) fn search(state: &State, body: &Value) -> Reply {
     if let Some(refusal) = unfit(body, "search-empty-query") {
         return refusal;
     }
-    let mut results = record::results("search-no-hit");
+    let mut results = recorded_results("search-no-hit");
     results["chunk_search_results"] = json!(chunks(state, body));
     Reply::results(&results)
 }
@@ -40,7 +40,7 @@ pub(super) fn rag(state: &State, body: &Value) -> Reply {
     if body["rag_generation_config"]["stream"] == json!(true) {
         return Reply::stream(streamed(&answer, &chunks, stops));
     }
-    let mut results = record::results("rag");
+    let mut results = recorded_results("rag");
     let answer = if stops { half(&answer) } else { answer };
     if stops {
         results["metadata"]["choices"][0]["finish_reason"] = json!("length");
@@ -51,7 +51,7 @@ pub(super) fn rag(state: &State, body: &Value) -> Reply {
     results["citations"] = cited.as_ref().map_or_else(
         || json!([]),
         |chunk| {
-            let mut citation = record::results("rag")["citations"][0].clone();
+            let mut citation = recorded_results("rag")["citations"][0].clone();
             citation["id"] = json!(short(chunk));
             citation["payload"] = chunk.clone();
             json!([citation])
@@ -109,7 +109,7 @@ fn chunks(state: &State, body: &Value) -> Vec<Value> {
 }
 
 fn chunk(document: &Document, question: &str, score: f64) -> Value {
-    let mut chunk = record::results("search-basic")["chunk_search_results"][0].clone();
+    let mut chunk = recorded_results("search-basic")["chunk_search_results"][0].clone();
     let mut metadata = document.metadata.clone();
     metadata["version"] = json!("v0");
     metadata["chunk_order"] = json!(0);
@@ -200,7 +200,7 @@ fn sentence(chunk: &Value, question: &str) -> String {
 /// Streams an answer word by word, with the chunks before and the whole answer after it. If `stops`, the
 /// stream just ends, as at the length limit.
 fn streamed(answer: &str, chunks: &[Value], stops: bool) -> String {
-    let recorded = record::stream("rag-stream");
+    let recorded = recorded_stream("rag-stream");
     let data = |event: &str| -> Value {
         let (_, rest) = recorded.split_once(&format!("event: {event}\ndata: ")).expect("it was recorded");
         serde_json::from_str(rest.lines().next().unwrap_or_default()).expect("an event is JSON")

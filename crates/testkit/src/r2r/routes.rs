@@ -5,8 +5,9 @@ use axum::http::request::Parts;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::recorded_answer;
 use super::state::{Fault, ReceivedRequest, State};
-use super::{documents, record, retrieval};
+use super::{documents, retrieval};
 
 /// One request.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl Reply {
 
     /// Makes a response exactly as recorded.
     pub(super) fn recorded(name: &str) -> Self {
-        let (status, body) = record::answer(name);
+        let (status, body) = recorded_answer(name);
         Self::of(status, &body)
     }
 

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use super::record;
+use super::recorded_results;
 use super::routes::ParsedRequest;
 use super::users::Users;
 
@@ -127,7 +127,7 @@ impl State {
 
     pub(super) fn add_collection(&mut self, name: &str, description: Option<&str>) -> Value {
         let id = Uuid::new_v4().to_string();
-        let (now, mut shown) = (self.now(), record::results("collection-create"));
+        let (now, mut shown) = (self.now(), recorded_results("collection-create"));
         for (member, value) in [
             ("id", json!(id)),
             ("name", json!(name)),
@@ -166,7 +166,7 @@ impl State {
         metadata: Value,
     ) -> &mut Document {
         let now = self.now();
-        let mut base = record::results("document-retrieve");
+        let mut base = recorded_results("document-retrieve");
         let kind = title.rsplit_once('.').map_or("txt", |(_, extension)| extension);
         for (member, value) in [
             ("id", json!(id)),

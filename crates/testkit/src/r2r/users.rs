@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::record;
+use super::recorded_results;
 use super::routes::{ParsedRequest, Reply};
 use super::{EMAIL, KEY, PASSWORD};
 
@@ -65,7 +65,7 @@ impl Users {
         let (access, refresh) = (token("access", self.lifetime), token("refresh", self.lifetime * 7));
         self.access.insert(access.clone(), Instant::now() + self.lifetime);
         self.refresh.insert(refresh.clone(), Instant::now() + self.lifetime * 7);
-        let mut results = record::results("login");
+        let mut results = recorded_results("login");
         results["access_token"]["token"] = json!(access);
         results["refresh_token"]["token"] = json!(refresh);
         Reply::of(200, &json!({ "results": results }))

@@ -16,10 +16,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::passages::{Passage, passages};
-use super::provider::{LIMIT, is_refusal};
 use super::storage::{CollectionMaintenance, KnownVectors, StorageError, StoredVectors};
 use super::vectors::{DocumentVectors, Vectors, normalized};
-use super::{EmbeddingProgress, ProviderFuture, State};
+use super::{EmbeddingProgress, LIMIT, ProviderFuture, State, is_refusal};
 use crate::embedding::{Embedding, Error, Window};
 use crate::handbook::document::Document;
 use crate::handbook::follow::Phase;

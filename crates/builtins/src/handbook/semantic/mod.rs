@@ -10,13 +10,14 @@
 //! Chroma if vectors are stored there. After a failure only one call every `outage::REST` waits at all. A
 //! [`State`] never changes; a new one replaces it.
 //!
+//! The provider has to answer in time, and has to give equal vectors for equal texts. [`is_made_by`] checks that.
+//!
 //! Not here: making the vectors (`indexer`), storing them (`storage`), and combining the rankings (`fusion`).
 
 mod fusion;
 mod indexer;
 mod outage;
 mod passages;
-mod provider;
 mod storage;
 #[cfg(test)]
 pub(super) mod tests;
@@ -30,22 +31,26 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub(super) use self::fusion::{Sections, fused};
 use self::indexer::Indexer;
 use self::outage::Outage;
-pub(super) use self::storage::{ChromaSearch, CollectionMaintenance, Link};
+use self::passages::Passage;
 use self::storage::{KnownVectors, StoredVectors};
 use self::vectors::normalized;
-pub(super) use self::vectors::{SectionMatch, SectionMatches};
 use super::follow::Phase;
 use super::index::Match;
-use crate::embedding::{self, Embedding};
-pub(super) use crate::handbook::semantic::vector_cache::VectorCache;
+use crate::embedding::{self, Embedding, is_same_direction};
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
+pub(super) use self::fusion::{Sections, fused};
+pub(super) use self::storage::{ChromaSearch, CollectionMaintenance, Link};
+pub(super) use self::vectors::{SectionMatch, SectionMatches};
+pub(super) use crate::handbook::semantic::vector_cache::VectorCache;
+
 /// How long a query waits for its vector, and then for the vector storage.
 const WAIT: Duration = Duration::from_secs(1);
+/// Time limit of a request. The built-in model reads a full window in some tenths of a second.
+pub(super) const LIMIT: Duration = Duration::from_mins(5);
 
 /// Future of the provider, whose start may take a while.
 pub(super) type ProviderFuture = BoxFuture<'static, Result<Arc<dyn Embedding>, embedding::Error>>;
@@ -213,5 +218,33 @@ impl SemanticIndex {
     fn failed(&self, reason: &str) -> QueryPlan {
         self.outage.failed(reason);
         QueryPlan::NotNow
+    }
+}
+
+/// Whether the provider refused the texts, and did not fail itself.
+fn is_refusal(error: &embedding::Error) -> bool {
+    let embedding::Error::Failed { failure: Error::Backend { status, .. }, .. } = error else { return false };
+    matches!(status, 400 | 413 | 422)
+}
+
+/// Whether `model` makes the vector `vector` of this passage. If it refuses the passage, it does not. An error
+/// is the provider's, and leaves the question open. The cached vectors of a model that has changed are dropped.
+async fn is_made_by(
+    model: &dyn Embedding,
+    passage: &Passage,
+    vector: &[f32],
+) -> Result<bool, embedding::Error> {
+    let text = [passage.text.clone()];
+    match model.embed_uncached(&text, Instant::now() + LIMIT).await {
+        Err(error) if !is_refusal(&error) => Err(error),
+        made => {
+            let is_same =
+                |made: Vec<Vec<f32>>| made.first().is_some_and(|made| is_same_direction(made, vector));
+            let is_same = made.is_ok_and(is_same);
+            if !is_same {
+                model.forget_cached().await;
+            }
+            Ok(is_same)
+        }
     }
 }

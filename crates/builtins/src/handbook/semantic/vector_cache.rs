@@ -17,8 +17,8 @@ use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN, digest};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::is_made_by;
 use super::passages::{Digested, Passage};
-use super::provider::is_made_by;
 use super::vectors::{DocumentVectors, Vectors};
 use crate::embedding::{Embedding, Error};
 use runtime::private_file;

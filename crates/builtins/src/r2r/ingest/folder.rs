@@ -16,7 +16,7 @@ use super::{Arguments, Ingest, IngestMode, Target, form};
 use crate::Report;
 use crate::answer::Failure;
 use crate::r2r::documents::check_collection;
-use crate::r2r::id::Id;
+use crate::r2r::model::Id;
 use crate::tool::{Effect, ToolInfo};
 use upstream::api::Error;
 

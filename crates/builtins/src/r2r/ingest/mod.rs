@@ -35,14 +35,15 @@ use crate::r2r::answers::Answers;
 use crate::r2r::client::Client;
 use crate::r2r::config;
 use crate::r2r::documents::check_collection;
-use crate::r2r::id::Id;
+use crate::r2r::model::Id;
 use crate::refusal::Refusal;
 use crate::tool::{Effect, ToolInfo};
-pub(super) use folder::{ABOUT_FOLDER, FolderArguments, FolderIngested};
 use json::Raw;
 use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Event, Events};
+
+pub(super) use folder::{ABOUT_FOLDER, FolderArguments, FolderIngested};
 
 /// Most documents under way.
 const MAX_UNDER_WAY: usize = 64;

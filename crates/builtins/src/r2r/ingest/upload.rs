@@ -23,8 +23,7 @@ use super::form::DocumentForm;
 use super::source::{Faults, SourceFile};
 use crate::answer::Failure;
 use crate::r2r::client::Client;
-use crate::r2r::id::Id;
-use crate::r2r::model::{R2rDocument, Stage};
+use crate::r2r::model::{Id, R2rDocument, Stage};
 use crate::refusal::Refusal;
 use upstream::api::Error;
 

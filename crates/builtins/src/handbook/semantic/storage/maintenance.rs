@@ -23,7 +23,7 @@ use super::places::IdPrefix;
 use super::stored_vectors::{MOST_NUMBERS, StoredVectors};
 use crate::chroma::{BadRecords, Records, Select, Vector};
 use crate::embedding::Embedding;
-use crate::handbook::semantic::provider::is_made_by;
+use crate::handbook::semantic::is_made_by;
 use crate::rest::unsendable;
 use runtime::worker::at;
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use protocol::error_code::Surface;
-
 use super::super::fixture::Gateway;
 use super::*;
+use protocol::error_code::Surface;
 
 /// The text above the table.
 const INTRO: &str = r"<!-- Made from crates/protocol/src/error_code/table.rs. Renew it with UPDATE_GOLDEN=1. -->

@@ -1,12 +1,11 @@
-//! Tests of `error`: every failure of the facade as a problem document, and the layer that prints.
+//! Tests of `problem`: every failure of the facade as a problem document, and the layer that prints.
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;
-use axum::middleware;
 use axum::routing::get;
+use axum::{Router, middleware};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
