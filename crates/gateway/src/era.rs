@@ -3,19 +3,20 @@
 //! Every function leaves a message alone that its client already understands.
 
 pub(super) mod capabilities;
-mod codes;
 pub mod task;
 
 use super::caller::Caller;
 use super::error;
-use crate::manager::catalog::Form;
+use super::manager::catalog::Form;
 use json::Raw;
 use protocol::caching::{self, Caching};
-pub use protocol::output_schema as schema;
+use protocol::error::code;
 use protocol::{
     Era, ErrorObject, LogLevel, Notification, Reply, Version, implementation, meta, method, sanitize,
 };
 use upstream::Question;
+
+pub use protocol::output_schema as schema;
 
 /// The type of a final result.
 const COMPLETE: &str = "complete";
@@ -25,7 +26,7 @@ const COMPLETE: &str = "complete";
 /// A call of a tool whose definition was wrapped goes through [`schema::wrap_result`] first.
 pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> Reply {
     let eras = (server.era(), caller.version.era());
-    let result = reply.map_err(|error| codes::between(eras.0, eras.1, method, error))?;
+    let result = reply.map_err(|error| between(eras.0, eras.1, method, error))?;
     match eras {
         (_, Era::Modern) => Ok(for_modern(method, result)),
         (Era::Modern, Era::Legacy) => for_legacy(method, &result),
@@ -134,6 +135,70 @@ pub fn notice(caller: &Caller, notice: Notification, token: Option<&Raw>) -> Opt
     }
 }
 
+/// The answer of a server of one era to `method`, for a client of another.
+///
+/// There is one: a resource that does not exist is −32002 up to 2025-11-25 and −32602 since 2026-07-28
+/// (`server/resources`, Error Handling). Message, data and unknown members stay.
+fn between(server: Era, client: Era, method: &str, error: ErrorObject) -> ErrorObject {
+    if method != method::RESOURCES_READ {
+        return error;
+    }
+    match (server, client, error.code()) {
+        (Era::Legacy, Era::Modern, code::RESOURCE_NOT_FOUND) => error.with_code(code::INVALID_PARAMS),
+        (Era::Modern, Era::Legacy, code::INVALID_PARAMS) if names_a_uri(&error) => {
+            error.with_code(code::RESOURCE_NOT_FOUND)
+        }
+        _ => error,
+    }
+}
+
+/// −32602 says that something is wrong with the parameters; with `data.uri` it says what.
+fn names_a_uri(error: &ErrorObject) -> bool {
+    error.data().and_then(|data| data.get_as::<String>("uri")).is_some()
+}
+
 #[cfg(test)]
 #[path = "era/answer_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod codes_tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use json::Raw;
+
+    fn error(text: &'static str) -> ErrorObject {
+        ErrorObject::from_raw(Raw::parse(&Bytes::from_static(text.as_bytes())).expect("JSON"))
+            .expect("a code")
+    }
+
+    #[test]
+    fn a_missing_resource_has_the_code_of_the_clients_era() {
+        let old = error(r#"{ "message":"x","code" : -32002,"data":{"uri":"a://b","n":1e400},"more":null}"#);
+        let new = error(r#"{ "message":"x","code" : -32602,"data":{"uri":"a://b","n":1e400},"more":null}"#);
+        let read = method::RESOURCES_READ;
+        assert_eq!(between(Era::Legacy, Era::Modern, read, old.clone()), new);
+        assert_eq!(between(Era::Modern, Era::Legacy, read, new.clone()), old);
+        for era in [Era::Legacy, Era::Modern] {
+            assert_eq!(between(era, era, read, old.clone()), old);
+            assert_eq!(between(era, era, read, new.clone()), new);
+        }
+        assert_eq!(between(Era::Modern, Era::Legacy, method::TOOLS_CALL, new.clone()), new);
+        assert_eq!(between(Era::Legacy, Era::Modern, method::TOOLS_CALL, old.clone()), old);
+        assert_eq!(between(Era::Modern, Era::Legacy, read, old.clone()), old);
+    }
+
+    #[test]
+    fn other_errors_keep_their_code() {
+        for text in [
+            r#"{"code":-32602,"message":"no uri"}"#,
+            r#"{"code":-32602,"message":"odd","data":"uri"}"#,
+            r#"{"code":-32602,"message":"odd","data":{"uri":null}}"#,
+            r#"{"code":-32603,"message":"broken","data":{"uri":"a://b"}}"#,
+        ] {
+            let error = error(text);
+            assert_eq!(between(Era::Modern, Era::Legacy, method::RESOURCES_READ, error.clone()), error);
+        }
+    }
+}

@@ -7,7 +7,6 @@
 mod absence;
 mod bridge;
 pub mod caller;
-mod completion;
 pub mod era;
 pub mod error;
 #[cfg(test)]
@@ -17,7 +16,6 @@ mod lists;
 mod logging;
 mod login_elicitation;
 pub mod login_links;
-mod login_tool;
 pub mod logins;
 pub mod manager;
 mod notifications;
@@ -237,7 +235,7 @@ impl Gateway {
             }
             Row::GetPrompt => prompts::get(self, caller, params, event_sender).await,
             Row::ReadResource => resources::read(self, caller, params, event_sender).await,
-            Row::Complete => completion::complete(self, caller, params, event_sender).await,
+            Row::Complete => prompts::complete(self, caller, params, event_sender).await,
             Row::Listen => subscriptions::listen(self, caller, (&request.id, params), event_sender).await,
             Row::Subscribe => subscriptions::subscribe(self, caller, params).await,
             Row::Unsubscribe => subscriptions::unsubscribe(caller, params),

@@ -2,8 +2,8 @@
 //!
 //! The list is checked: `tests/tidy` refuses any other path into this crate from `crates/builtins`.
 
+pub use super::connection::Closing;
 pub use crate::ServerContext;
-pub use crate::close_reason::Closing;
 pub use crate::config::{BuiltinKind, BuiltinOptions, Defaults, Kinds, header_value};
 pub use crate::connection::{
     Answer, Call, CallEvent, Connection, Connector, Dialect, Event, EventReceiver, EventSender, Events,

@@ -12,20 +12,14 @@
 //!
 //! Does not wait and try again (`retry`, `supervise`), and does not hold permits (`inflight_guard`).
 
-mod callers;
-mod verdict;
-
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use callers::FailingCallers;
-use verdict::Verdict;
-
 use super::config;
-use super::error::Error;
+use super::error::{Delivery, Error};
 
 /// The `retry_in` of callers that are refused during a probe, because the end of the probe is unknown.
 const WHILE_PROBING: Duration = Duration::from_secs(1);
@@ -370,6 +364,56 @@ impl Permit {
     /// Whether this attempt is a probe, so that other calls depend on its result.
     pub const fn is_probe(&self) -> bool {
         self.is_probe
+    }
+}
+
+/// The callers of the failures in a row.
+#[derive(Debug)]
+enum FailingCallers {
+    /// No call failed.
+    Nobody,
+    /// All were calls of one principal. While the breaker is not closed, it concerns this one only.
+    One(Arc<str>),
+    /// Several principals, or Switchyard itself.
+    Several,
+}
+
+impl FailingCallers {
+    /// Adds the caller of a failure.
+    fn add(&mut self, principal: Option<Arc<str>>) {
+        match (&*self, principal) {
+            (Self::Nobody, Some(principal)) => *self = Self::One(principal),
+            (Self::One(one), Some(principal)) if *one == principal => {}
+            _ => *self = Self::Several,
+        }
+    }
+}
+
+/// The meaning of a result for the breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The server answered.
+    Success,
+    /// The call failed: silence, an invalid answer, or a 5xx that counts ([`Error::trips_breaker`]).
+    Failure,
+    /// The connection failed, possibly with many calls.
+    ConnectionFault,
+    /// The result says nothing about the server: Switchyard refused the call, or the caller left.
+    Nothing,
+}
+
+impl Verdict {
+    fn of<T>(result: &Result<T, Error>) -> Self {
+        match result {
+            Ok(_) => Self::Success,
+            Err(Error::Connect { .. } | Error::NotSent { .. } | Error::Lost { .. } | Error::Cut { .. }) => {
+                Self::ConnectionFault
+            }
+            Err(error) if error.trips_breaker() => Self::Failure,
+            // HTTP 404 or 429, or a response that is too large: the server answers.
+            Err(error) if error.delivery() == Delivery::Answered => Self::Success,
+            Err(_) => Self::Nothing,
+        }
     }
 }
 

@@ -23,16 +23,16 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use line::{Receiver, SendError, Sender};
-pub use pauses::Hold;
-use pauses::{Pause, Pauses};
-
-use super::deadline::Deadline;
 use json::Raw;
+use line::{Receiver, SendError, Sender};
+use pauses::{Pause, Pauses};
 use protocol::{Method, Notification, Reply};
 use runtime::memory::{self, Account, Charge, ChargeKind, SMALL};
 use runtime::telemetry::limit::Limit;
 use runtime::worker::until;
+
+pub(super) use pauses::Moves;
+pub use pauses::{Deadline, Hold};
 
 /// The most bytes of notifications that wait for one slow reader.
 const MAX_WAITING_BYTES: usize = 256 * 1024;
@@ -320,6 +320,27 @@ impl EventSender {
 impl fmt::Debug for EventSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outlet(open: {}, dropped: {})", self.0.is_some(), self.dropped())
+    }
+}
+
+/// The owner of a call: one legacy session, one modern request, or Switchyard itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner(u64);
+
+impl Owner {
+    /// Switchyard itself: lists, discovery, health checks. It accepts no server requests.
+    pub const GATEWAY: Self = Self(0);
+
+    /// Makes an owner that differs from all others.
+    pub fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -6,17 +6,14 @@
 mod builtin;
 mod env_file;
 mod headers;
-mod lifecycle;
-mod network;
 mod parse;
 mod tools;
 mod transport;
 
-pub use crate::principal_header::{PrincipalHeader, is_sendable};
+pub use super::forwarded_headers::{PrincipalHeader, is_sendable};
 pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
 pub use headers::{header_value, is_reserved_header};
-pub use lifecycle::{HealthCheck, Lifecycle, Start};
-pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
+pub use parse::{Defaults, HealthCheck, Lifecycle, MAX_SERVER_NAME, Start, server_name};
 pub use tools::{OnChange, Tools, is_match};
 
 use std::collections::BTreeMap;

@@ -13,30 +13,32 @@
 //!   reader of another call.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-
-pub use super::call::Call;
-pub use super::dialect::Dialect;
-pub use super::owner::Owner;
-pub use crate::call_events::{Answer, CallEvent, EventReceiver, EventSender, Hold, Question};
-pub use net::http::Sockets;
+use tokio_util::sync::CancellationToken;
 
 use super::error::Error;
+use super::liveness::Liveness;
 use super::offer::Offer;
-use crate::liveness::Liveness;
-use crate::principal_secrets::PrincipalSecrets;
-use crate::response_stream::ResponseBody;
-use crate::state_signs::{StateSign, StateSigns};
+use super::principal_secrets::PrincipalSecrets;
+use super::response_stream::ResponseBody;
+use super::state_signs::{StateSign, StateSigns};
 use oauth::Logins;
 use protocol::feature::List;
 use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Reply, Version};
+use runtime::shutdown::Shutdown;
+use runtime::store::Store;
+
+pub use super::call::Call;
+pub use super::call_events::{Answer, CallEvent, EventReceiver, EventSender, Hold, Owner, Question};
+pub use super::dialect::Dialect;
+pub use net::http::Sockets;
 
 /// A child process that is starting.
 #[derive(Debug, Clone)]
@@ -265,5 +267,73 @@ impl Events {
     /// Records that the server sent something. Answers need not be reported here.
     pub(super) fn heard(&self) {
         self.liveness.broken();
+    }
+}
+
+/// The close state that all parts of one connection share. Only the first reason is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Closing(Arc<CloseState>);
+
+#[derive(Debug, Default)]
+struct CloseState {
+    reason: OnceLock<String>,
+    token: CancellationToken,
+}
+
+impl Closing {
+    /// Closes the connection with a reason.
+    pub fn close(&self, reason: impl Into<String>) {
+        // A second reason is a consequence of the first.
+        let _ = self.0.reason.set(reason.into());
+        self.0.token.cancel();
+    }
+
+    /// Whether it is closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.reason.get().is_some()
+    }
+
+    /// The reason, once there is one.
+    pub fn reason(&self) -> String {
+        self.0.reason.get().cloned().unwrap_or_default()
+    }
+
+    /// Resolves with the reason when the connection is closed.
+    pub async fn wait(&self) -> String {
+        self.0.token.cancelled().await;
+        self.reason()
+    }
+}
+
+/// Shared state of the program that servers use.
+#[derive(Clone)]
+pub struct ServerContext {
+    /// The group of all their tasks.
+    pub shutdown: Shutdown,
+    /// The cache that all servers share.
+    pub store: Store,
+    /// Whether servers are only inspected. A built-in server then resumes no earlier work and stores nothing.
+    pub is_inspection: bool,
+    /// The vault for tokens; without one they end with the process.
+    pub vault: Option<Arc<auth::vault::Vault>>,
+    /// The way to the services of a server, which [`super::transport::connector`] sets for each.
+    pub network: net::http::Network,
+    /// The issuers that credentials of servers belong to.
+    pub issuers: oauth::KnownIssuers,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl ServerContext {
+    /// Those of a server in a test: a cache of its own, and no vault.
+    pub fn alone(shutdown: &Shutdown) -> Self {
+        let store = Store::open(&runtime::store::Config::default());
+        Self {
+            shutdown: shutdown.clone(),
+            store,
+            is_inspection: false,
+            vault: None,
+            issuers: oauth::KnownIssuers::default(),
+            network: net::http::Network::default(),
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::call::Call;
-use super::owner::Owner;
+use super::call_events::Owner;
 use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::meta::Sender;

@@ -3,7 +3,7 @@
 //! Invariants: nothing is begun after the deadline. Work is polled before the clock, so a result at the deadline
 //! counts.
 //!
-//! Not here: extensions of the deadline (`deadline`, `call_events`).
+//! Not here: extensions of the deadline (`call_events`).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::call_events::Deadline;
 use super::connection::EventSender;
-use super::deadline::Deadline;
 use runtime::worker::now;
 
 /// The time of one piece of work, all attempts included.

@@ -5,43 +5,32 @@
 //!
 //! Not here: the set of servers, and the names of their tools for clients (`manager`).
 
-mod absence;
 pub mod api;
-mod attempt_log;
 mod backoff;
 pub mod breaker;
 mod bulkhead;
 mod call;
 mod call_events;
-mod client_notice;
-pub mod close_reason;
 pub mod config;
 pub mod connection;
 pub mod credential;
-mod deadline;
 mod dialect;
 pub mod discover;
 pub mod error;
 #[cfg(any(test, feature = "testing"))]
 #[allow(missing_docs, clippy::missing_panics_doc)] // only tests see it
 pub mod fake;
-mod flap_backoff;
 mod forwarded_headers;
 mod frame;
-mod health_check;
 mod inflight_guard;
 mod layers;
 mod liveness;
 mod offer;
-mod owner;
-mod phase;
 mod pool;
-mod principal_header;
 mod principal_offers;
 mod principal_secrets;
 mod private_client_table;
 mod private_clients;
-mod private_lists;
 pub mod rate_limit;
 mod refresh;
 mod remembered;
@@ -49,22 +38,18 @@ mod request;
 mod response_stream;
 pub mod retry;
 pub mod secrets;
-mod server_context;
 pub mod session_affinity;
 mod start;
-mod starting;
 mod state_signs;
 mod stateful;
 pub mod status;
 mod subscription_task;
 mod supervise;
 mod supervisor_messages;
-mod token_bucket;
 pub mod token_file;
 pub mod transport;
 #[cfg(test)]
 mod unanswered_tests;
-mod verbosity;
 mod watches;
 
 use std::sync::{Arc, Weak};
@@ -73,14 +58,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub use attempt_log::{Attempt, AttemptLog, EndedAttempts};
-pub use call::CallSource;
+pub use call::{Attempt, AttemptLog, CallSource, EndedAttempts};
+pub use call_events::Deadline;
 pub use config::Config;
 pub use connection::{
     ANSWER_LIMIT, Call, CallEvent, Connection, Connector, Dialect, Event, EventReceiver, EventSender, Events,
-    Owner, Question, ServerResponse, Sockets, Starting,
+    Owner, Question, ServerContext, ServerResponse, Sockets, Starting,
 };
-pub use deadline::Deadline;
 pub use error::{Delivery, Error};
 pub use forwarded_headers::{ForwardedHeaders, MAX_FORWARDED_BYTES};
 pub use offer::Offer;
@@ -91,7 +75,6 @@ pub use remembered::Remembered;
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{BodyWriter, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
-pub use server_context::ServerContext;
 pub use session_affinity::{Affinity, ClientSession, SenderLoan};
 pub use state_signs::StateSign;
 pub use status::{State, Status};

@@ -7,17 +7,14 @@
 //!
 //! Until the protocol eras of the server are known, only the base dialect connects. The base dialect also decides
 //! whether the server is up. A connection that closed is removed. A flapping server is connected to on the schedule of
-//! `flap_backoff`, however many callers wait. No lock is held across an await.
+//! `backoff`, however many callers wait. No lock is held across an await.
 //!
 //! Not here: connecting without a caller (`supervise`), and whether a connect is allowed at all (`breaker`).
 
 mod dialects;
 mod group;
 mod lifetime;
-mod live;
 mod private;
-mod private_call;
-mod rest;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::group::{Connecting, Group};
+use super::backoff::FlapBackoff;
 use super::config::Sharing;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, PoolRequest};
@@ -34,11 +32,10 @@ use super::error::Error;
 use super::private_client_table::PrivateClients;
 use super::secrets::Secrets;
 use super::state_signs::StateSigns;
-use crate::flap_backoff::FlapBackoff;
 use crate::liveness::SilenceLimits;
 use runtime::shutdown::Shutdown;
 
-pub(super) use self::live::PooledConnection;
+pub(super) use group::PooledConnection;
 
 /// The time limit for closing a connection as its era requires.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -109,7 +106,7 @@ struct State {
     /// The number of the next client with private connections.
     next_affinity: u64,
     /// Connections that were closed because nothing needed them, and may not have ended yet.
-    resting: Vec<Arc<live::Live>>,
+    resting: Vec<Arc<group::Live>>,
     /// The tasks of the current connections. Replaced when all are closed.
     tasks: Shutdown,
 }

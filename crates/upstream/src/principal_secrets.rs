@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Upstream;
 use super::error::Error;
-use super::principal_header::PrincipalHeader;
+use super::forwarded_headers::PrincipalHeader;
 use auth::Principal;
 use auth::vault::{Entry, Vault};
 use runtime::file_stamp::FileStamp;

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use super::Upstream;
 use super::connection::{Event, Events};
+use super::session_affinity::Affinity;
 use super::state_signs::StateSigns;
 use super::watches::Watches;
-use crate::session_affinity::Affinity;
 
 /// The clients with private connections to one server.
 pub(super) struct PrivateClients {
@@ -182,5 +183,29 @@ impl PrivateClients {
     fn lock(&self) -> MutexGuard<'_, HashMap<Affinity, Arc<PrivateClient>>> {
         // Nothing panics while it is held, and every write leaves a valid table.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// The lists on the private connection of one client, and how they are read. A client that requests them after a
+// change was announced gets the new ones.
+
+/// How long a request of a client waits for its connection, or for its lists.
+pub(super) const LIST_WAIT: Duration = Duration::from_secs(10);
+
+impl Upstream {
+    /// Whether the lists of the client of `affinity` are to be read again, because its server announced a change.
+    pub fn is_stale(&self, affinity: &Affinity) -> bool {
+        self.pool.private_clients.get(affinity).is_some_and(|client| client.is_stale())
+    }
+
+    /// Reads the lists of the client of `affinity` now, if its server announced a change since.
+    pub async fn refresh(&self, affinity: &Affinity) {
+        let Some(client) = self.pool.private_clients.get(affinity).filter(|client| client.is_stale()) else {
+            return;
+        };
+        let changes = client.events.changes();
+        client.hurry.notify_one();
+        let mut read = client.read.subscribe();
+        let _ = timeout(LIST_WAIT, read.wait_for(|read| *read >= changes)).await;
     }
 }

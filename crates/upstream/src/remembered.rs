@@ -13,16 +13,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::future::select;
 use tokio::time::timeout;
 
+use super::call_events::Deadline;
 use super::config::{Sharing, Start, Transport};
 use super::connection::{Call, EventSender};
-use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
 use super::principal_offers::PrincipalOffers;
-use super::private_client_table::{Demand, ListSource, PrivateClient, WaitFor};
-use super::private_lists::LIST_WAIT;
+use super::private_client_table::{Demand, LIST_WAIT, ListSource, PrivateClient, WaitFor};
 use super::state_signs::StateSign;
 use super::status::State;
 use super::{Upstream, pool};

@@ -28,7 +28,7 @@ use http_body::Body;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::deadline::Moves;
+use super::call_events::Moves;
 use super::error::Error;
 use json::envelope_stream::{self, EnvelopeEdit};
 use json::{Fault, Raw};

@@ -6,12 +6,11 @@
 //!
 //! Not here: the results of calls, which reach their caller unchanged.
 
-mod changing;
 mod forms;
-mod search;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
@@ -23,9 +22,8 @@ use super::credential::TokenSource;
 use super::error::Error;
 use super::offer::Offer;
 use super::principal_secrets::PrincipalSecrets;
-use changing::ChangingSecrets;
+use super::token_file::TokenFile;
 use oauth::Logins;
-use search::Search;
 
 /// The secrets of one server.
 #[derive(Debug, Clone)]
@@ -160,6 +158,97 @@ fn in_url(url: &Url) -> Vec<SecretString> {
     found.extend(url.query().into_iter().flat_map(|query| query.split('&')).map(value));
     found.extend(url.query_pairs().map(|(_, value)| value.into_owned().into()));
     found
+}
+
+/// The secrets that are sent to one server and change while Switchyard runs.
+#[derive(Clone)]
+enum ChangingSecrets {
+    File(TokenFile),
+    Logins(Arc<Logins>),
+    Principals(Arc<PrincipalSecrets>),
+}
+
+impl ChangingSecrets {
+    /// The present secrets, and those that running requests may carry.
+    fn all(&self) -> Vec<SecretString> {
+        match self {
+            Self::File(file) => file.secrets(),
+            Self::Logins(logins) => logins.secrets(),
+            Self::Principals(secrets) => secrets.values(),
+        }
+    }
+
+    /// A number that changes whenever the secrets do, if there is one. Read it before the secrets.
+    fn changes(&self) -> Option<u64> {
+        match self {
+            Self::File(_) => None,
+            Self::Logins(logins) => Some(logins.changes()),
+            Self::Principals(secrets) => Some(secrets.changes()),
+        }
+    }
+}
+
+impl std::fmt::Debug for ChangingSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ChangingSecrets")
+    }
+}
+
+/// A form shorter than this, in bytes, appears in too many innocent words.
+const SHORTEST: usize = 6;
+/// The replacement of a secret.
+const BLANK: &str = "***";
+/// The end of a text that was cut.
+const CUT: char = '…';
+
+/// All forms of some secrets, ready for a search.
+///
+/// Invariants: the search itself contains only the first bytes of each form. The forms are wiped when they are
+/// dropped. If a text was cut inside of a secret, the beginning of the secret is found.
+#[derive(Debug)]
+struct Search {
+    /// The first [`SHORTEST`] bytes of each form; `None` if they could not be compiled.
+    beginnings: Option<AhoCorasick>,
+    forms: Vec<SecretString>,
+}
+
+impl Search {
+    /// Makes a search for `secrets`. A secret that is too short is left out.
+    fn of<'s>(secrets: impl Iterator<Item = &'s str>) -> Self {
+        let long = secrets.filter(|secret| secret.trim().len() >= SHORTEST);
+        let mut forms: Vec<String> = long.flat_map(forms::of).filter(|form| form.len() >= SHORTEST).collect();
+        forms.sort_unstable();
+        forms.dedup();
+        let beginnings = forms.iter().map(|form| &form.as_bytes()[..SHORTEST]);
+        let built = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(beginnings);
+        Self { beginnings: built.ok(), forms: forms.into_iter().map(SecretString::from).collect() }
+    }
+
+    /// Returns `text` with [`BLANK`] in place of each secret.
+    fn redact(&self, text: &str) -> String {
+        let Some(beginnings) = &self.beginnings else { return BLANK.to_owned() };
+        let (mut blanked, mut end) = (String::with_capacity(text.len()), 0);
+        // All beginnings have one length, so the matches come in the order in which they start.
+        for found in beginnings.find_overlapping_iter(text) {
+            let start = found.start();
+            let Some(length) = self.length(found.pattern().as_usize(), &text[start..]) else { continue };
+            if start >= end {
+                blanked.push_str(&text[end..start]);
+                blanked.push_str(BLANK);
+            }
+            end = end.max(start + length);
+        }
+        blanked.push_str(&text[end..]);
+        blanked
+    }
+
+    /// The length of this form at the beginning of `text`, or of the part of it before a cut.
+    fn length(&self, form: usize, text: &str) -> Option<usize> {
+        let form = self.forms.get(form)?.expose_secret();
+        let common = form.bytes().zip(text.bytes()).take_while(|(one, other)| one == other).count();
+        let is_cut = || text.get(common..).is_some_and(|rest| rest.starts_with(CUT));
+        (common == form.len() || is_cut()).then_some(common)
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use tokio::time::Instant;
 
 use super::super::fake::{Answer, Fake, config, tool_call};
 use super::super::{EventSender, Upstream};
-use super::search::{BLANK, SHORTEST};
-use super::*;
+use super::{BLANK, SHORTEST, *};
 use crate::token_file::TokenFile;
 use protocol::feature::Effect;
 use protocol::sanitize::shown;

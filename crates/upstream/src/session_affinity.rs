@@ -18,8 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::call_events::EventSender;
-use super::owner::Owner;
+use super::call_events::{EventSender, Owner};
 use json::Raw;
 use protocol::{Era, Notification};
 

@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::breaker;
 use super::connection::{Sockets, Starting};
 use super::error::{Delivery, Error};
 use super::offer::Offer;
 use super::secrets::Secrets;
 use super::state_signs::StateSign;
+use super::{Upstream, breaker};
 use json::Raw;
 use protocol::Version;
 use runtime::worker::now;
@@ -44,7 +44,7 @@ pub enum State {
     Disconnected,
     /// Disabled in the configuration.
     Disabled,
-    /// Its entry in the configuration file cannot be used. No [`Upstream`](crate::Upstream) has this state.
+    /// Its entry in the configuration file cannot be used. No [`Upstream`](super::Upstream) has this state.
     NotConfigured,
 }
 
@@ -379,3 +379,75 @@ impl Stats {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+// Facts about a server that was never reached, or is down.
+
+/// The retry time for a caller while an attempt to connect is pending.
+const ATTEMPT_RETRY_IN: Duration = Duration::from_secs(1);
+/// The shortest retry time for a caller.
+const LEAST_RETRY_IN: Duration = Duration::from_millis(100);
+
+impl Upstream {
+    /// Its offer before it was reached; `None`, except for built-in servers.
+    pub fn declared(&self) -> Option<Arc<Offer>> {
+        self.declared.clone()
+    }
+
+    /// The time at which it was started.
+    pub const fn started(&self) -> Instant {
+        self.stats.started()
+    }
+
+    /// Returns when a call to a server that is down may succeed: after the next attempt to connect.
+    pub fn retry_in(&self) -> Option<Duration> {
+        let reported = self.stats.reported();
+        if !matches!(reported.state, State::Connecting | State::Failed) {
+            return None;
+        }
+        let due = reported.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
+        Some(due.unwrap_or(ATTEMPT_RETRY_IN).max(LEAST_RETRY_IN))
+    }
+
+    /// Records that somebody has logged in, so `last_error` does not ask for a login any more.
+    pub fn login_succeeded(&self) {
+        self.stats.login_succeeded();
+    }
+
+    /// The problems of its offer, and those of connecting.
+    pub(super) fn problems(&self, offer: Option<&Offer>) -> Vec<String> {
+        let of_offer = offer.into_iter().flat_map(|offer| offer.problems.iter().cloned());
+        of_offer.chain(self.pool.connector.remark()).collect()
+    }
+}
+
+/// ```text
+///            ┌─────────── offer read ───────────┐
+///            │                                  ▼
+///        ┌──────┐   connection lost, unwell   ┌────┐ ──┐ health tick,
+///   ───► │ down │ ◄────────────────────────── │ up │   │ list changed
+///        └──────┘   or a discovery failed     └────┘ ◄─┘
+///         ▲    │                                │
+/// connect │    └──────────┐    ┌── disconnect ──┘
+///         │    disconnect ▼    ▼
+///         └────────────── ( off )
+///
+///   up ── not needed for a while ──► ( idle ) ── a call connects ──► down
+///   down, up, idle ── our credentials are refused ──► ( refused ) ── connect ──► down
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The supervisor connects when `due`.
+    Down,
+    /// The offer is known, and nothing needs the server. A call connects, and the supervisor then reads the offer.
+    Idle,
+    /// The offer is known. The health is checked when `due`.
+    Up { since: Instant },
+    /// Disconnected by an operator.
+    Off,
+    /// The server refuses the credentials. A retry would not change that, so an operator must.
+    Refused,
+}
+
+#[cfg(test)]
+#[path = "phase_tests.rs"]
+mod phase_tests;

@@ -7,9 +7,7 @@
 //!
 //! Not here: calls, which connect by themselves if they come first.
 
-mod commands;
 mod health;
-mod reading;
 mod rest;
 
 use std::sync::Arc;
@@ -19,16 +17,17 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::Upstream;
 use super::backoff::Backoff;
 use super::connection::Event;
+use super::dialect::PoolRequest;
 use super::error::{Delivery, Error};
 use super::offer::Offer;
-use super::phase::Phase;
 use super::pool::Occupancy;
 use super::refresh::{self, Refresh};
-use super::status::{STABLE, State};
-use crate::supervisor_messages::{Change, Command, OfferReply, Update};
+use super::remembered::LastReading;
+use super::status::{Phase, STABLE, State};
+use super::supervisor_messages::{Change, Command, OfferReply, Update};
+use super::{COMMAND_RETRY_IN, Upstream, discover};
 use protocol::feature::Lists;
 use runtime::telemetry::pace::Pace;
 
@@ -372,6 +371,163 @@ impl Supervisor {
             // A manager that has ended needs no updates.
             _ = self.updates.send(update) => {}
             () = self.upstream.group.requested() => {}
+        }
+    }
+}
+
+// Commands of operators for one server: connect, reconnect, disconnect, or record a health check.
+//
+// Invariants: each command gets a reply, at the latest when the discovery that it began has ended. At most
+// [`MAX_WAITING`] wait for one discovery.
+
+impl Supervisor {
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Connect { reply, .. } if matches!(self.phase, Phase::Up { .. }) => {
+                let offer = self.upstream.offer().ok_or(Error::Unavailable { state: "connecting" });
+                let _ = reply.send(offer); // the operator may have left
+            }
+            Command::Connect { deadline, reply } => self.start_over(deadline, reply).await,
+            Command::Reconnect { deadline, reply } => {
+                self.task = None;
+                self.upstream.pool.close_all().await;
+                self.start_over(deadline, reply).await;
+            }
+            Command::Disconnect { reply } => {
+                self.switch_off().await;
+                let _ = reply.send(Ok(())); // the operator may have left
+            }
+            Command::Checked { result, reply } => {
+                // The next connect decides about a server that is down, and a running task about its own result.
+                if matches!(self.phase, Phase::Up { .. }) && self.task.is_none() {
+                    self.conclude(TaskResult::Checked(result)).await;
+                }
+                let _ = reply.send(Ok(())); // the operator may have left
+            }
+        }
+    }
+
+    async fn start_over(&mut self, deadline: Instant, reply: OfferReply) {
+        if self.waiting.len() >= MAX_WAITING {
+            let _ = reply.send(Err(Error::Overloaded { retry_in: COMMAND_RETRY_IN }));
+            return;
+        }
+        self.waiting.push(reply);
+        self.begin_again(Some(deadline)).await;
+    }
+
+    /// Accepts calls again and drops the record of earlier failures.
+    async fn begin_again(&mut self, deadline: Option<Instant>) {
+        self.phase = Phase::Down;
+        self.upstream.pool.open();
+        self.upstream.breaker.reset();
+        self.upstream.liveness.broken();
+        self.publish(Change::State(State::Connecting)).await;
+        self.discover(deadline);
+    }
+
+    async fn switch_off(&mut self) {
+        self.task = None;
+        self.phase = Phase::Off;
+        let state = State::Disconnected;
+        self.upstream.pool.shut(state.as_str());
+        self.upstream.pool.close_all().await;
+        self.publish(Change::State(state)).await;
+        self.notify_waiting(&Err(Error::Unavailable { state: state.as_str() }));
+    }
+
+    fn notify_waiting(&mut self, result: &Result<Arc<Offer>, Error>) {
+        for reply in self.waiting.drain(..) {
+            let _ = reply.send(result.clone()); // the operator may have left
+        }
+    }
+}
+
+// Reading the offer: the tools are published as soon as they are known, and the whole offer when every list was read.
+
+impl Supervisor {
+    /// Reads the offer, on a new connection if there is none.
+    fn discover(&mut self, deadline: Option<Instant>) {
+        let there = self.occupancy.borrow_and_update();
+        self.arrival = there.arrivals + u64::from(there.live == 0);
+        drop(there);
+        self.stale = false;
+        self.upstream.stats.will_try(None);
+        self.upstream.stats.set_resting(false);
+        let upstream = Arc::clone(&self.upstream);
+        let limit = super::first_attempt_limit(&upstream.config);
+        let deadline = deadline.unwrap_or(Instant::now() + limit);
+        let (early, tools) = mpsc::channel(1);
+        let discovery = upstream.discovery(deadline, early);
+        (self.early, self.before) = (Some(tools), discovery.before.clone());
+        self.task = Some(Box::pin(async move {
+            let read = upstream.read_offer(&discovery, PoolRequest::Own).await;
+            let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
+            let offer = discover::off_worker(bytes, move || upstream.covered(read)).await;
+            TaskResult::Discovered(offer.map_err(Error::of_all_calls))
+        }));
+    }
+
+    /// Publishes the tools while the other lists are read.
+    async fn on_tools(&mut self, offer: Offer) {
+        let Ok(offer) = self.upstream.covered(Ok(offer)) else { return };
+        self.come_up(&offer);
+        self.upstream.stats.offered(&offer);
+        self.publish(Change::Offered(offer)).await;
+        self.publish(Change::State(State::Ready)).await;
+    }
+
+    /// Tells calls that wait for it that the offer of the current connection was read, or why not.
+    fn report_reading(&self, failure: Option<&Error>) {
+        let reading = LastReading { arrival: self.arrival, failure: failure.cloned() };
+        self.upstream.last_reading.send_replace(reading);
+    }
+
+    fn come_up(&mut self, offer: &Offer) {
+        if !matches!(self.phase, Phase::Up { .. }) {
+            let server = &self.upstream.config.name;
+            tracing::info!(%server, version = %offer.peer.version, tools = offer.tools.len(), "server is ready");
+            self.phase = Phase::Up { since: Instant::now() };
+        }
+    }
+
+    async fn on_discovered(&mut self, offer: Arc<Offer>) {
+        let now = Instant::now();
+        self.come_up(&offer);
+        for problem in &offer.problems {
+            // The server decides how often its lists change, so the lines are limited.
+            if let Some(suppressed) = self.pace.admit() {
+                let server = &self.upstream.config.name;
+                tracing::warn!(%server, problem, suppressed, "something is wrong with its offer");
+            }
+        }
+        self.failed_checks = 0;
+        self.discovered_at = Some(now);
+        self.due = self.next_tick();
+        let before = self.before.take();
+        let is_same = before.as_ref() == Some(&offer);
+        let announced = std::mem::take(&mut self.announced_by_call);
+        self.gap = if is_same && announced.is_none() {
+            refresh::longer(self.gap)
+        } else {
+            refresh::gap_after(offer.bytes)
+        };
+        let is_changed = before.as_ref().is_some_and(|before| !before.names_the_same(&offer));
+        if std::mem::take(&mut self.changed_by_call) {
+            self.upstream.changed_by_call(is_changed);
+        }
+        self.refresh.was_read(&offer, before.as_deref());
+        self.upstream.stats.offered(&offer);
+        self.publish(Change::Offered(Arc::clone(&offer))).await;
+        self.publish(Change::State(State::Ready)).await;
+        self.report_reading(None);
+        if is_same && !announced.is_none() {
+            self.publish(Change::Announced(announced)).await;
+        }
+        self.notify_waiting(&Ok(offer));
+        self.update_connections().await;
+        if self.stale {
+            self.expect_change();
         }
     }
 }

@@ -11,15 +11,18 @@
 //! Not here: reading the list. The transport has already requested it from the supervisor.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::snapshot::Server;
-use super::{Manager, RoutedRequest};
+use super::{Manager, RoutedRequest, Snapshot};
 use protocol::error::code;
 use protocol::headers::HeaderParam;
-use upstream::{Offer, ResponseBody, ServerResponse};
+use protocol::{ErrorCode, Problem};
+use upstream::{ForwardedHeaders, MAX_FORWARDED_BYTES, Offer, ResponseBody, ServerResponse};
 
 /// How long to wait for a new list. After this time the refusal is returned.
 const LIST_WAIT: Duration = Duration::from_secs(5);
@@ -73,6 +76,33 @@ fn current_params(server: &Server, request: &RoutedRequest) -> Option<Arc<[Heade
     let mut tools = server.catalog.all_tools().iter();
     let found = tools.find(|entry| entry.route.subject == request.subject)?;
     Some(Arc::clone(&found.route.header_params))
+}
+
+// The headers of a client's request that some server gets (`forward_headers`).
+
+impl Snapshot {
+    /// Whether a server gets headers of clients.
+    pub(super) fn forwards_headers(&self) -> bool {
+        self.servers().iter().any(|server| !server.upstream.config().forwarded_headers().is_empty())
+    }
+}
+
+impl Manager {
+    /// Returns the headers of a request with `headers` that its calls carry on. For most configurations one comparison
+    /// decides.
+    pub fn forwarded(&self, headers: &HeaderMap) -> Result<Option<ForwardedHeaders>, Box<Problem>> {
+        if !self.published.forwards_headers.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let snapshot = self.snapshot();
+        let servers = snapshot.servers().iter();
+        let names = servers.flat_map(|server| server.upstream.config().forwarded_headers());
+        ForwardedHeaders::of(headers, names).map_err(|_| {
+            let text =
+                format!("the headers that servers get of clients have more than {MAX_FORWARDED_BYTES} bytes");
+            Box::new(Problem::new(ErrorCode::HeadersTooLarge, text))
+        })
+    }
 }
 
 #[cfg(test)]

@@ -7,17 +7,12 @@
 //!
 //! Not here: HTTP, protocol eras of clients, permissions of clients.
 
-mod admission;
 mod apply;
 pub mod catalog;
-mod client_names;
 mod client_snapshots;
 pub mod config;
 mod error;
-mod first_reading;
-mod forwarded_headers;
 mod headers;
-mod health_check;
 pub mod history;
 mod history_config;
 mod instructions;
@@ -40,7 +35,6 @@ mod routing;
 mod selection;
 mod server_status;
 mod snapshot;
-mod stepped_charge;
 mod tool_arguments;
 mod tool_change;
 mod trust;
@@ -115,7 +109,7 @@ pub struct Manager {
     applying: Mutex<()>,
     /// Writes what servers offered, if there is a folder for it.
     writer: Option<Arc<Writer>>,
-    rounds: health_check::Rounds,
+    rounds: server_status::Rounds,
     limits: CallerLimits,
     own_changes: OwnChanges,
 }
@@ -196,7 +190,7 @@ impl Manager {
             orders,
             applying: Mutex::default(),
             writer,
-            rounds: health_check::Rounds::default(),
+            rounds: server_status::Rounds::default(),
             limits,
             own_changes: OwnChanges::default(),
         })

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 
 use super::catalog::Route;
 use super::error::{Error, ItemKind};
-use super::limits::Admission;
+use super::limits::{Admission, CountedRequest, LimitUsage};
 use super::snapshot::{Scope, Server, Snapshot};
 use super::tool_arguments::{Filled, ToolArguments};
-use super::{failed, unrequested};
+use super::{Manager, failed, failed_at, unrequested};
+use auth::Principal;
 use json::Raw;
 use protocol::feature::{Effect, Kind};
 use protocol::headers::HeaderParam;
@@ -28,7 +29,7 @@ use runtime::memory::{Account, Charge, ChargeKind, SMALL};
 use runtime::telemetry::durations::Outcome;
 use runtime::worker::now;
 use upstream::config::OnChange;
-use upstream::{Call, Deadline, Delivery, ResponseBody, ServerResponse};
+use upstream::{Affinity, Call, Deadline, Delivery, EventSender, ResponseBody, ServerResponse};
 
 /// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
@@ -336,6 +337,71 @@ pub struct CallResponse {
     pub reply: Reply,
     /// Time from the request to the response, including waiting and retries.
     pub elapsed: Duration,
+}
+
+// The first call after a start of a server whose changed tools are blocked: it waits until the tools were compared.
+
+impl Server {
+    /// Whether a call of the client of `affinity` has to wait until the tools of a process that was just started were
+    /// compared with the trusted ones.
+    pub(super) fn compares_first(&self, affinity: Option<&Affinity>) -> bool {
+        let config = self.upstream.config();
+        config.enabled && config.tools.on_change == OnChange::Block && self.upstream.is_unread(affinity)
+    }
+}
+
+impl Manager {
+    /// Starts the server, to which `request` goes, if it does not run, and returns it with its tools as the client sees them.
+    pub(super) async fn read_first(
+        &self,
+        request: &RoutedRequest,
+        event_sender: &EventSender,
+    ) -> Result<Arc<Server>, Error> {
+        let upstream = &request.server.upstream;
+        let read = upstream.read_first(&request.call, request.deadline(), event_sender).await;
+        read.map_err(|source| failed_at(upstream, request.tool(), source))?;
+        self.catch_up().await;
+        self.seen_by(request.call.affinity.as_ref()).server(request.server_name()).cloned()
+    }
+}
+
+// The place where requests are counted for the limits of their callers.
+
+impl Manager {
+    /// Whether requests have to be counted.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.limits.is_on()
+    }
+
+    /// Returns an admission that several requests to servers share, because they are for one request of a client.
+    pub(crate) fn shared_admission(&self) -> Admission {
+        if self.has_limits() { Admission::shared() } else { Admission::default() }
+    }
+
+    /// Counts `request` of `client` for the limits of its caller, or refuses it. A refused call is recorded.
+    pub(crate) async fn admit(
+        &self,
+        client: (&Principal, &Scope),
+        request: &mut RoutedRequest,
+    ) -> Result<(), Error> {
+        let (principal, scope) = client;
+        let mut admission = std::mem::take(&mut request.admission);
+        let (view, server, tool) = (scope.view.as_ref(), request.server_name(), request.tool());
+        let counted = CountedRequest { principal, view, server, tool };
+        let admitted = self.limits.admit(counted, &mut admission).await;
+        request.admission = admission;
+        let Err(limited) = admitted else { return Ok(()) };
+        let refused = Error::Limited(Box::new(limited));
+        if request.tool().is_none() {
+            return Err(refused);
+        }
+        self.call_recorded(request, std::pin::pin!(std::future::ready(Err(refused)))).await.map(drop)
+    }
+
+    /// How often each limit of callers was reached.
+    pub fn limit_usage(&self) -> Vec<LimitUsage> {
+        self.limits.usage()
+    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,11 @@
 //! the one of its start. Not here: making snapshots (`registry`).
 
 mod history;
-mod logins;
-mod own;
-mod places;
 mod projected;
 mod startup;
 mod unknown;
 
-pub(super) use self::own::Offers;
+pub(super) use projected::Offers;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

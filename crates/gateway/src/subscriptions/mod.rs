@@ -4,9 +4,7 @@
 //! `subscriptions/listen`. Both have a [`Mailbox`], from which a [`Feed`] reads. Source: 2026-07-28
 //! `basic/patterns/subscriptions`; `server/resources` and `basic/transports` of the earlier revisions.
 
-mod expected;
 mod feed;
-mod followed;
 mod resources;
 
 use std::collections::HashSet;
@@ -20,12 +18,10 @@ use tokio::time::timeout;
 pub use feed::Feed;
 pub use resources::{subscribe, unsubscribe};
 
-use super::Gateway;
 use super::caller::Caller;
-use super::{era, tasks};
+use super::{Gateway, era, params, tasks};
 use crate::manager::{Scope, Snapshot};
 use crate::notifications::{MAX_SUBSCRIPTIONS, Mailbox};
-use crate::params;
 use json::Raw;
 use protocol::feature::{List, Lists};
 use protocol::{ErrorObject, Notification, Reply, RequestId, meta, method};
@@ -68,7 +64,7 @@ pub async fn listen(
     mailbox.listen_to(lists, manager.revisions(caller.viewer(), &caller.principal));
     let mut feed = Feed::new(manager, caller, &mailbox);
     let uris = resources::subscribe_all(gateway, caller, &mailbox, uris).await;
-    let ids = followed::follow_all(gateway, caller, &mailbox, ids).await;
+    let ids = feed::follow_all(gateway, caller, &mailbox, ids).await;
     event_sender.deliver(tagged(acknowledged(lists, &uris, &ids), id)).await;
     loop {
         tokio::select! {
@@ -82,7 +78,7 @@ pub async fn listen(
 async fn next(gateway: &Gateway, caller: &Caller, feed: &mut Feed) -> Notification {
     loop {
         let notice = feed.next().await;
-        if let Some(notice) = followed::whole(gateway, caller, notice).await {
+        if let Some(notice) = feed::whole(gateway, caller, notice).await {
             return notice;
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! Invariant: a principal is not limited while no other one waits, holds a reserved slot or was active within [`LATELY`].
 //!
-//! Not here: the number of slots, and waking callers (`slots`).
+//! Not here: the number of slots, and waking callers (`bulkhead`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use http::header::{AUTHORIZATION, COOKIE, EXPECT, HOST, SET_COOKIE, TRAILER};
 use http::{HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::principal_header::PrincipalHeader;
+use crate::forwarded_headers::PrincipalHeader;
 use auth::vault::{SECRET_NAME, is_secret_name};
 use settings::expand::CallerPart;
 use settings::{DefaultText, Setting};

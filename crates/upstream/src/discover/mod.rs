@@ -9,12 +9,10 @@
 //!
 //! Not here: when to read it (`supervise`, `refresh`), the names that clients see (`manager`).
 
-mod compact;
-mod pages;
-mod problems;
 mod stored;
 mod usable;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,19 +20,18 @@ use futures_util::future::try_join_all;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::connection::Connection;
+use super::connection::{Call, Connection, EventSender};
 use super::error::Error;
 use super::offer::Offer;
-pub(super) use compact::charge;
 use json::Raw;
-use pages::Listed;
-use problems::{Problems, quoted};
-use protocol::ErrorObject;
 use protocol::caching::Caching;
-use protocol::definition;
+use protocol::error::code;
 use protocol::feature::Kind;
 use protocol::lifecycle::{MAX_INSTRUCTIONS, Peer};
+use protocol::{Era, ErrorObject, definition};
 use usable::{usable, usable_tools};
+
+pub(super) use usable::charge;
 
 /// The time limit of every list except the tools. A server whose prompts never arrive still has tools.
 const SIDE_LIST_LIMIT: Duration = Duration::from_secs(10);
@@ -79,7 +76,7 @@ impl Discovery {
         let mut lists: Vec<ReadList> = Vec::new();
         if declared == [Kind::Tools] {
             let mut problems = Problems::default();
-            match pages::read(connection, Kind::Tools, &mut problems).await? {
+            match read(connection, Kind::Tools, &mut problems).await? {
                 Ok(listed) => lists.push(ReadList { kind: Kind::Tools, listed: Some(listed), problems }),
                 Err(refusal) => return Ok(Err(refusal)),
             }
@@ -123,7 +120,7 @@ impl Discovery {
     async fn tools_of_several(&self, connection: &dyn Connection) -> Result<ReadList, Error> {
         let mut problems = Problems::default();
         let kind = Kind::Tools;
-        let why = match pages::read(connection, kind, &mut problems).await {
+        let why = match read(connection, kind, &mut problems).await {
             Ok(Ok(listed)) => return Ok(ReadList { kind, listed: Some(listed), problems }),
             Ok(Err(refusal)) => refusal_text(&refusal),
             Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) => error.to_string(),
@@ -146,7 +143,7 @@ impl Discovery {
         limit: Duration,
     ) -> Result<ReadList, Error> {
         let mut problems = Problems::default();
-        let reading = pages::read(connection, kind, &mut problems);
+        let reading = read(connection, kind, &mut problems);
         let why = match timeout(limit, reading).await.unwrap_or(Err(Error::TimedOut { after: limit })) {
             Ok(Ok(listed)) => return Ok(ReadList { kind, listed: Some(listed), problems }),
             Ok(Err(refusal)) => refusal_text(&refusal),
@@ -256,25 +253,22 @@ impl Building {
         let result = if kind == Kind::Tools {
             let mut tools = usable_tools(items, (self.offer.peer.version, mirrored), &mut self.problems);
             let repaired = tools.iter_mut().filter_map(|tool| tool.repaired.as_mut()).collect();
-            compact::charge(repaired, &self.server)
+            usable::charge(repaired, &self.server)
                 .and_then(|()| {
                     let definitions = tools.iter_mut().map(|tool| &mut tool.definition).collect();
-                    compact::compact(definitions, listed.bytes, &self.server)
+                    usable::compact(definitions, listed.bytes, &self.server)
                 })
                 .map(|()| self.offer.tools = tools)
         } else {
             let mut items = usable(kind, items, self.offer.peer.version, &mut self.problems);
             let (repaired, sent): (Vec<_>, Vec<_>) =
                 items.iter_mut().partition(|(_, is_repaired)| *is_repaired);
-            compact::charge(
-                repaired.into_iter().map(|(item, _)| &mut item.definition).collect(),
-                &self.server,
-            )
-            .and_then(|()| {
-                let definitions = sent.into_iter().map(|(item, _)| &mut item.definition).collect();
-                compact::compact(definitions, listed.bytes, &self.server)
-            })
-            .map(|()| self.offer.put(kind, items.into_iter().map(|(item, _)| item).collect()))
+            usable::charge(repaired.into_iter().map(|(item, _)| &mut item.definition).collect(), &self.server)
+                .and_then(|()| {
+                    let definitions = sent.into_iter().map(|(item, _)| &mut item.definition).collect();
+                    usable::compact(definitions, listed.bytes, &self.server)
+                })
+                .map(|()| self.offer.put(kind, items.into_iter().map(|(item, _)| item).collect()))
         };
         if let Err(why) = result {
             self.problems.add(failed_list(kind, self.before.is_some(), &why.to_string()));
@@ -317,6 +311,158 @@ impl Offer {
 pub(super) fn refused(refusal: &ErrorObject) -> Error {
     let text = quoted(&refusal.message());
     Error::Connect { reason: format!("it refused to list its tools: {} {text}", refusal.code()) }
+}
+
+/// The most problems that are listed one by one.
+const MAX_PROBLEMS: usize = 16;
+/// Characters of a server's text in a problem or an error.
+const MAX_QUOTED: usize = 200;
+
+/// A bounded list of problems.
+#[derive(Debug, Clone, Default)]
+struct Problems {
+    texts: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    fn add(&mut self, text: String) {
+        if self.texts.len() < MAX_PROBLEMS {
+            self.texts.push(text);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn extend(&mut self, others: Self) {
+        others.texts.into_iter().for_each(|text| self.add(text));
+        self.more += others.more;
+    }
+
+    fn into_texts(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.texts.push(format!("and {} more", self.more));
+        }
+        self.texts
+    }
+}
+
+/// A server's text, escaped and shortened.
+fn quoted(text: &str) -> String {
+    let mut short: String = text.chars().take(MAX_QUOTED).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}
+
+/// Most pages of one list.
+const MAX_PAGES: usize = 1_000;
+/// Most items of one list.
+const MAX_ITEMS: usize = 10_000;
+/// Most bytes of all pages of one list.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// One whole list.
+///
+/// Invariants: pages, items and bytes are limited. A list that does not end is cut and reported as a problem. Items
+/// keep their bytes.
+#[derive(Debug, Clone, Default)]
+struct Listed {
+    /// The items, as the server printed them.
+    pub items: Vec<Raw>,
+    /// How long its pages may be cached, or none if there is no such list.
+    pub caching: Option<Caching>,
+    /// Bytes of all its pages.
+    pub bytes: usize,
+}
+
+/// Reads the list of `kind`; the inner error is the server's refusal.
+async fn read(
+    connection: &dyn Connection,
+    kind: Kind,
+    problems: &mut Problems,
+) -> Result<Result<Listed, ErrorObject>, Error> {
+    let mut walk = Walk::new(connection.peer().era());
+    let mut params = None;
+    loop {
+        let call = Call::of_gateway(kind.method(), params);
+        let page = match connection.request(&call, &EventSender::none()).await?.collect().await? {
+            Ok(page) => page,
+            Err(refusal) if refusal.code() == code::METHOD_NOT_FOUND && walk.pages == 0 => {
+                // Some servers declare a feature and never registered its method. Resources without templates
+                // are common and not reported.
+                if kind != Kind::Templates {
+                    let (member, method) = (kind.member(), kind.method());
+                    problems.add(format!("it declares {member} but does not know {method}"));
+                }
+                return Ok(Ok(Listed::default()));
+            }
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        match walk.add(&page, kind.member())? {
+            Step::Next(cursor) => params = Some(Raw::empty_object().with("cursor", &cursor)),
+            Step::End => return Ok(Ok(walk.listed)),
+            Step::Stop(why) => {
+                problems.add(format!("the list of {} was read in part only: {why}", kind.member()));
+                return Ok(Ok(walk.listed));
+            }
+        }
+    }
+}
+
+/// State of one list that is being read.
+struct Walk {
+    era: Era,
+    listed: Listed,
+    cursors: HashSet<Raw>,
+    pages: usize,
+}
+
+enum Step {
+    Next(Raw),
+    End,
+    Stop(&'static str),
+}
+
+impl Walk {
+    fn new(era: Era) -> Self {
+        Self { era, listed: Listed::default(), cursors: HashSet::new(), pages: 0 }
+    }
+
+    fn add(&mut self, page: &Raw, member: &str) -> Result<Step, Error> {
+        let items = page.get(member).filter(|items| items.bytes().starts_with(b"["));
+        let items = items.ok_or_else(|| Error::Malformed {
+            reason: format!("a page of the list has no array {member:?}"),
+        })?;
+        self.pages += 1;
+        self.listed.bytes += page.bytes().len();
+        let caching = Caching::of(page, self.era);
+        self.listed.caching = Some(self.listed.caching.map_or(caching, |before| before.and(caching)));
+        for item in items.elements() {
+            if self.listed.items.len() == MAX_ITEMS {
+                return Ok(Step::Stop("it has more than 10,000 items"));
+            }
+            self.listed.items.push(item);
+        }
+        Ok(self.after(page.get("nextCursor").filter(|cursor| !cursor.is_null())))
+    }
+
+    /// An empty string is a valid cursor. Only a missing cursor ends a list.
+    fn after(&mut self, cursor: Option<Raw>) -> Step {
+        let Some(cursor) = cursor else { return Step::End };
+        if !cursor.bytes().starts_with(b"\"") {
+            Step::Stop("a cursor is not a string")
+        } else if self.pages >= MAX_PAGES {
+            Step::Stop("it has more than 1,000 pages")
+        } else if self.listed.bytes >= MAX_BYTES {
+            Step::Stop("it is larger than 16 MiB")
+        } else if self.cursors.insert(cursor.clone()) {
+            Step::Next(cursor)
+        } else {
+            Step::Stop("a cursor came twice")
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use super::pages::Listed;
-use super::{Building, Problems, ReadList, compact, valid_peer};
+use super::{Building, Listed, Problems, ReadList, usable, valid_peer};
 use crate::offer::Offer;
 use json::Raw;
 use protocol::Version;
@@ -69,7 +68,7 @@ impl Offer {
 fn stored_items(lists: &Raw, kind: Kind, server: &Arc<str>) -> Option<ReadList> {
     let list = lists.get(kind.member())?;
     let mut items: Vec<Raw> = list.get("items")?.elements().collect();
-    compact::charge(items.iter_mut().collect(), server).ok()?;
+    usable::charge(items.iter_mut().collect(), server).ok()?;
     let ttl: Option<u64> = list.get_as("ttlMs")?;
     let is_public = list.get_as("public").unwrap_or(false);
     let caching = ttl.map(|ttl_ms| Caching { ttl_ms, is_public });

@@ -2,20 +2,22 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::live::{Live, PooledConnection};
-use crate::connection::Connection;
+use crate::backoff::FlapBackoff;
+use crate::connection::{Call, Connection, EventSender};
 use crate::dialect::{Dialect, Key, Private};
 use crate::error::Error;
-use crate::flap_backoff::FlapBackoff;
-use crate::liveness::Liveness;
-use crate::verbosity::Verbosity;
+use crate::liveness::{Liveness, Round};
+use json::Raw;
+use protocol::{LogLevel, method};
+use runtime::worker::now;
 
 /// How long an unused dialect keeps its connections, unless it is the base dialect.
 pub(super) const IDLE_LIMIT: Duration = Duration::from_mins(5);
@@ -136,5 +138,180 @@ impl Group {
     /// Ends its connections.
     pub(super) fn retire(&mut self) {
         self.live.drain(..).for_each(|live| live.retired.cancel());
+    }
+}
+
+/// One connection.
+///
+/// Invariant: a share is given back when it is dropped, and with it the place among the running calls.
+pub(super) struct Live {
+    pub connection: Arc<dyn Connection>,
+    /// The dialect that the server actually speaks.
+    pub key: Key,
+    pub since: Instant,
+    pub requests: AtomicUsize,
+    pub verbosity: Verbosity,
+    /// Only if the connection is private. Health checks cover all others.
+    pub liveness: Option<Liveness>,
+    /// The flag of its group.
+    pub is_blamed: Arc<AtomicBool>,
+    /// Requests its end.
+    pub retired: CancellationToken,
+}
+
+/// One request's share of a connection, given back when dropped.
+pub(crate) struct PooledConnection {
+    live: Arc<Live>,
+    /// Only if the connection is private.
+    private_call: Option<PrivateCall>,
+}
+
+impl PooledConnection {
+    /// Returns a share of `live`.
+    pub(super) fn on(live: &Arc<Live>) -> Self {
+        live.requests.fetch_add(1, Ordering::Relaxed);
+        let private_call = live.liveness.as_ref().map(PrivateCall::begin);
+        Self { live: Arc::clone(live), private_call }
+    }
+
+    /// Records that the request ended, and that its caller did not cancel it.
+    pub(crate) fn answered(&mut self) {
+        if let (Some(private_call), Some(liveness)) = (&mut self.private_call, &self.live.liveness) {
+            private_call.answered(liveness);
+        }
+    }
+
+    /// Whether the end of the request counts against the server. A private connection is one client's program. Its
+    /// failure counts once, until it answers again.
+    pub(crate) fn counts(&self, is_failed: bool) -> bool {
+        self.private_call.is_none() || !self.live.is_blamed.swap(is_failed, Ordering::Relaxed) || !is_failed
+    }
+
+    /// The connection to use.
+    pub(crate) fn connection(&self) -> &dyn Connection {
+        self.live.connection.as_ref()
+    }
+
+    /// Makes the server send log messages of `level` and above.
+    pub(crate) async fn want_log(&self, level: LogLevel) {
+        self.live.verbosity.raise(self.connection(), level).await;
+    }
+
+    pub(super) fn requests(&self) -> usize {
+        self.live.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for PooledConnection {
+    fn drop(&mut self) {
+        self.live.requests.fetch_sub(1, Ordering::Relaxed);
+        if let (Some(private_call), Some(liveness)) = (&self.private_call, &self.live.liveness) {
+            private_call.over(liveness);
+        }
+    }
+}
+
+/// How long a call waits for the server to set its level.
+const SET_LEVEL_WAIT: Duration = Duration::from_secs(5);
+
+/// The level that was set; zero if none was.
+///
+/// The log level of a legacy server belongs to the connection, which is shared. It is therefore only made more
+/// verbose, and messages that a caller did not request are filtered out (`gateway::era`). Source:
+/// `server/utilities/logging` of the revisions up to 2025-11-25. A modern server gets the level in each request.
+#[derive(Debug, Default)]
+pub(crate) struct Verbosity(AtomicU8);
+
+impl Verbosity {
+    /// Makes the server write messages of `level` and above, if it was not set to that before.
+    pub(crate) async fn raise(&self, connection: &dyn Connection, level: LogLevel) {
+        let peer = connection.peer();
+        if peer.version.is_modern() || !peer.offers("logging") {
+            return;
+        }
+        // Callers without a level get the messages that the server writes by default, and no fewer.
+        let level = level.min(LogLevel::Info);
+        if !self.is_more(level) {
+            return;
+        }
+        let params = Raw::of(&json!({"level": level.as_str()}));
+        let call = Call::of_gateway(method::SET_LEVEL, Some(params));
+        // If this fails, the call after it gives the better error.
+        let _ = timeout(SET_LEVEL_WAIT, connection.request(&call, &EventSender::none())).await;
+    }
+
+    /// Records `level`. Returns whether it is more verbose than before.
+    fn is_more(&self, level: LogLevel) -> bool {
+        let rank = level as u8 + 1;
+        let raise = |requested: u8| (requested == 0 || rank < requested).then_some(rank);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise).is_ok()
+    }
+}
+
+/// A call that was cancelled before this age does not trigger a check.
+const MIN_CHECKED_AGE: Duration = Duration::from_millis(900);
+
+/// One call on a private connection. Its holder must call [`PrivateCall::over`].
+pub(super) struct PrivateCall {
+    round: Round,
+    started: Instant,
+    /// Whether the connection ended the call, and not its caller.
+    is_answered: bool,
+}
+
+impl PrivateCall {
+    pub(super) fn begin(liveness: &Liveness) -> Self {
+        Self { round: liveness.begins(), started: now(), is_answered: false }
+    }
+
+    /// Records the end of the call by the connection.
+    pub(super) fn answered(&mut self, liveness: &Liveness) {
+        self.is_answered = true;
+        liveness.broken();
+    }
+
+    pub(super) fn over(&self, liveness: &Liveness) {
+        liveness.ended(self.round);
+        if !self.is_answered && now().saturating_duration_since(self.started) >= MIN_CHECKED_AGE {
+            liveness.request_check();
+        }
+    }
+}
+
+#[cfg(test)]
+mod verbosity_tests {
+    use tokio::sync::mpsc;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::Upstream;
+    use crate::fake::{self, Fake};
+    use protocol::Version;
+    use protocol::feature::Effect;
+    use runtime::shutdown::Shutdown;
+
+    #[test]
+    fn a_level_is_only_asked_for_when_it_is_more() {
+        let verbosity = Verbosity::default();
+        let requested = [LogLevel::Info, LogLevel::Error, LogLevel::Info, LogLevel::Debug, LogLevel::Info];
+        assert_eq!(requested.map(|level| verbosity.is_more(level)), [true, false, false, true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_legacy_server_is_asked_before_the_call_that_wants_more() {
+        for (version, counts) in [(Version::V2025_11_25, [0, 1, 1, 2, 2]), (Version::V2026_07_28, [0; 5])] {
+            let server = Fake::new(version);
+            server.capabilities(&json!({"tools": {}, "logging": {}}));
+            let (updates, _news) = mpsc::channel(64);
+            let upstream = Upstream::start(fake::config("s"), server.connector(), updates, &Shutdown::new());
+            let levels = [None, Some(LogLevel::Error), Some(LogLevel::Warning), Some(LogLevel::Debug), None];
+            for (level, requested) in levels.into_iter().zip(counts) {
+                let mut call = fake::tool_call(Effect::Unsafe);
+                call.sender.log_level = level;
+                let deadline = Instant::now() + Duration::from_secs(1);
+                assert!(upstream.call(&call, deadline, &EventSender::none()).await.is_ok());
+                assert_eq!(server.executed(method::SET_LEVEL), requested, "{level:?}");
+            }
+        }
     }
 }

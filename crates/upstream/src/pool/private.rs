@@ -17,8 +17,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::Pool;
-use super::group::Group;
-use super::live::Live;
+use super::group::{Group, Live};
 use crate::config::Sharing;
 use crate::connection::{Call, Connection, EventSender};
 use crate::liveness::{Liveness, SilenceLimits};

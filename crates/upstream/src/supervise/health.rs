@@ -6,11 +6,18 @@
 //! Such calls fail with an unknown outcome, and are not sent again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Change, DEBOUNCE, Delivery, Error, Phase, State, Supervisor, TaskResult};
+use super::{Change, DEBOUNCE, Delivery, Phase, State, Supervisor, TaskResult};
+use crate::Upstream;
+use crate::connection::{Call, Connection, EventSender};
+use crate::error::Error;
 use crate::liveness::UNWELL;
+use crate::request::Request;
+use crate::response_stream::ResponseBody;
+use crate::supervisor_messages::Command;
 
 impl Supervisor {
     /// Begins a health check.
@@ -116,6 +123,59 @@ impl Supervisor {
         // The connections that owed an answer are closed.
         self.upstream.liveness.broken();
         self.go_down(Some(error));
+    }
+}
+
+// Health checks of one server.
+//
+// Invariants: a check uses the breaker and the pool like any other request. It takes at most
+// [`HEALTH_LIMIT`](super::HEALTH_LIMIT).
+
+impl Upstream {
+    /// Sends the health request of the era of the server. Any answer is a success. So is one to another request meanwhile,
+    /// because some programs ignore `ping`.
+    pub(crate) async fn check_on(&self, connection: &dyn Connection) -> Result<ResponseBody, Error> {
+        self.liveness.ask();
+        let call = Call::of_gateway(connection.peer().version.health_method(), None);
+        let answered = connection.request(&call, &EventSender::none()).await;
+        // Any result ends the check. Only the deadline counts as silence.
+        self.liveness.broken();
+        answered
+    }
+
+    /// Whether the server answered any request during the last `time`.
+    pub(crate) fn was_heard_for(&self, time: Duration) -> bool {
+        self.stats.seen_ago().is_some_and(|ago| ago < time)
+    }
+
+    /// Asks whether the server is alive, connecting if need be; how long the answer took.
+    pub async fn health_check(self: &Arc<Self>) -> Result<Duration, Error> {
+        let started = Instant::now();
+        self.run(&Request::check(), (started + self.health_limit()).into()).await?;
+        let latency = started.elapsed();
+        self.stats.measured(latency);
+        Ok(latency)
+    }
+
+    /// Asks the server once, now, whether it is alive, and returns when its state says so.
+    pub async fn check_now(self: &Arc<Self>) {
+        // A server that rests is well until it is needed, and a check would wake it.
+        if !self.config.enabled || self.stats.is_resting() {
+            return;
+        }
+        let started = Instant::now();
+        let deadline = started + self.health_limit();
+        let result = self.run_once(&Request::check(), deadline).await.map(|_| started.elapsed());
+        if let Ok(latency) = &result {
+            self.stats.measured(*latency);
+        }
+        // Without room for it, or while the gateway ends, the supervisor finds out by itself.
+        let _ = self.command(Instant::now(), |reply| Command::Checked { result, reply }).await;
+    }
+
+    /// How long a health check may take.
+    pub(crate) fn health_limit(&self) -> Duration {
+        self.config.silence_limits().check
     }
 }
 

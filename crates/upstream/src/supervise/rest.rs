@@ -4,7 +4,7 @@
 //! unread. Clients that listen for changes of lists do not keep it awake. A call connects by itself and so ends the
 //! rest; the offer is then read again.
 //!
-//! Not here: closing the connections (`pool::rest`).
+//! Not here: closing the connections (`pool::lifetime`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::Semaphore;
 
 use super::http::{Head, HttpClient};
-use crate::close_reason::Closing;
+use crate::connection::Closing;
 use crate::error::Error;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;

@@ -1,13 +1,12 @@
 //! The transports to servers, each in its own file.
 //!
 //! [`connector`] is all that other crates need. All transports share the table of open requests (`pending`) and the
-//! detection of the protocol era (`handshake`). They also share notifications (`inbound`) and requests (`questions`) of a
-//! server, and flood protection (`flood_guard`).
+//! detection of the protocol era (`handshake`). They also share requests of a server (`questions`), its notifications and
+//! flood protection (both in `inbound`).
 //!
 //! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`background_send`).
 
 mod background_send;
-mod flood_guard;
 mod handshake;
 mod http;
 mod inbound;
@@ -18,7 +17,6 @@ pub mod stdio;
 mod streamable_http;
 #[cfg(test)]
 mod testing;
-mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,9 +10,6 @@
 //! does not name it (`attribution`).
 
 mod attribution;
-mod cancelled;
-mod client;
-mod ticket;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,20 +17,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::attribution::{Attribution, Recipient};
-use self::cancelled::Cancelled;
-pub(super) use self::ticket::RequestTicket;
-
-use super::flood_guard::Relevance;
-use super::unreadable::{self, id_in};
+use super::inbound::Relevance;
 use crate::connection::{Call, EventSender, Owner};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
 use crate::state_signs::StateSigns;
+use attribution::Cancelled;
 use json::{Raw, decimal};
 use net::Clip;
 use protocol::{Notification, Reply, Response, meta, method};
 use runtime::worker;
+
+pub(super) use attribution::{Attribution, Recipient};
 
 /// Notifies the server that a request was cancelled.
 type Cancel = Box<dyn Fn(u64) + Send + Sync>;
@@ -220,10 +215,9 @@ impl Pending {
         found.is_some_and(SettledRequest::deliver)
     }
 
-    /// Takes the receivers of the responses in `message`, which cannot be read for the reason in `error`.
-    pub(super) fn unreadable(&self, message: &[u8], error: &Error) -> Vec<SettledRequest> {
-        let ids = unreadable::answered(message).into_iter();
-        ids.filter_map(|id| self.settle(id, Err(error.clone()))).collect()
+    /// Takes the receiver of the response in `message`, which cannot be read for the reason in `error`.
+    pub(super) fn unreadable(&self, message: &[u8], error: &Error) -> Option<SettledRequest> {
+        self.settle(answered_id(message)?, Err(error.clone()))
     }
 
     /// Sends a notification to the outlet of its call. Returns how it is counted.
@@ -312,6 +306,146 @@ impl Pending {
     }
 }
 
+/// One open request. Dropping it removes the request and cancels it at the server.
+///
+/// Invariant: a ticket that is dropped removes its request from the table, unless the response already did. Not here:
+/// the table (`pending`).
+pub(super) struct RequestTicket {
+    id: u64,
+    answer: oneshot::Receiver<Result<Reply, Error>>,
+    is_alone: bool,
+    /// Whether the response arrived, which removed the entry from the table.
+    is_settled: bool,
+    pending: Arc<Pending>,
+}
+
+impl RequestTicket {
+    fn new(
+        id: u64,
+        answer: oneshot::Receiver<Result<Reply, Error>>,
+        is_alone: bool,
+        pending: &Arc<Pending>,
+    ) -> Self {
+        Self { id, answer, is_alone, is_settled: false, pending: Arc::clone(pending) }
+    }
+
+    /// The id of the request, and its progress token.
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether no other request was open when it was opened.
+    pub(super) const fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// Marks the request as answered without the table.
+    pub(super) fn done(self) {
+        let open = self.pending.lock().open.remove(&self.id);
+        drop(open); // not under the lock, because it wakes its server requests
+    }
+
+    /// Waits for the response, or for the end of the channel.
+    pub(super) async fn answer(&mut self) -> Result<Reply, Error> {
+        // The sender is never dropped unused: `end` and `settle` take it out of the table and use it.
+        let gone = || Error::Lost { reason: "the request was forgotten".into() };
+        let answer = (&mut self.answer).await;
+        self.is_settled = true;
+        answer.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Drop for RequestTicket {
+    fn drop(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        let open = {
+            let mut table = self.pending.lock();
+            let open = table.open.remove(&self.id).filter(|open| open.written);
+            // On a private connection all calls belong to one client.
+            if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner())
+                && self.pending.client.get().is_none()
+            {
+                table.cancelled.add(self.id, owner);
+            }
+            open
+        };
+        if open.is_some_and(|open| open.may_run()) {
+            (self.pending.cancel)(self.id);
+        }
+    }
+}
+
+/// The id of the response in a text that is not one message. Other text may come before it on its line.
+///
+/// Invariants: only what looks like a response counts, so the id of a server's own request is never taken for one of
+/// Switchyard's. Only the ends of the message are read.
+pub(super) fn answered_id(text: &[u8]) -> Option<u64> {
+    let begin = text.windows(2).position(|two| two == b"{\"")?;
+    let clip = Clip::of(&text[begin..]);
+    // Programs also print their logs as JSON, with ids of their own.
+    let is_response = [clip.head(), clip.tail()].iter().any(|end| {
+        let end = String::from_utf8_lossy(end);
+        end.contains("\"jsonrpc\"") || end.contains("\"result\":{")
+    });
+    id_in(&clip).filter(|_| is_response)
+}
+
+/// The id in the envelope of a message of which only the ends are left: before the first nested value, or right before
+/// the closing brace.
+///
+/// `"id"` followed by a colon cannot occur inside a JSON string, where the quotes are escaped.
+pub(super) fn id_in(clip: &Clip) -> Option<u64> {
+    let head = String::from_utf8_lossy(clip.head());
+    let flat = head
+        .trim_start()
+        .strip_prefix('{')
+        .map_or("", |rest| &rest[..rest.find(['{', '[']).unwrap_or(rest.len())]);
+    let tail = String::from_utf8_lossy(clip.tail());
+    let last = tail.trim_end().strip_suffix('}').map(str::trim_end).unwrap_or_default();
+    let behind_key = |text: &str| {
+        let (_, rest) = text.rsplit_once("\"id\"")?;
+        Some(rest.trim_start().strip_prefix(':')?.trim_start().to_owned())
+    };
+    let is_call = flat.contains("\"method\":") || last.contains("\"method\":");
+    let leading = |text: String| {
+        let end = text
+            .find(|char: char| !char.is_ascii_digit() && !matches!(char, '"' | '.'))
+            .unwrap_or(text.len());
+        decimal::whole(&text.as_bytes()[..end])
+    };
+    let whole = |text: String| decimal::whole(text.as_bytes());
+    behind_key(flat).and_then(leading).or_else(|| behind_key(last).and_then(whole)).filter(|_| !is_call)
+}
+
 #[cfg(test)]
 #[path = "pending_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod unreadable_tests {
+    use super::*;
+
+    #[test]
+    fn the_request_of_an_unreadable_response_is_found_at_either_end_of_it() {
+        for (text, id) in [
+            (&br#"{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}"#[..], Some(7)),
+            (br#"{"jsonrpc":"2.0","result":{"id":9,"b":[{"id":8}],"a":NaN},"id":7}"#, Some(7)),
+            (br#"{"jsonrpc":"2.0","id":"7","result":{"a":NaN}}"#, Some(7)),
+            (b"{\"jsonrpc\":\"2.0\",\"result\":{\"a\":\"caf\xe9 \\\"id\\\":3\"},\"id\" : 7 }", Some(7)),
+            (br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#, Some(7)),
+            (br#"{"jsonrpc":"2.0","result":{"a":"say "hi" to"},"id":7}"#, Some(7)),
+            (br#"DEBUG {'x': 1} {"jsonrpc":"2.0","id":7,"result":{}}"#, Some(7)),
+            (br#"{"id":7,"result":{}} and more"#, Some(7)),
+            (br#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"a":NaN}}"#, None),
+            (br#"{"jsonrpc":"2.0","params":{"a":NaN},"method":"x","id":7}"#, None),
+            (br#"{"level":"info","id":7,"error":"none"}"#, None),
+            (br#"{"jsonrpc":"2.0","result":{"id":7,"a":NaN}}"#, None),
+            (b"a banner", None),
+            (b"", None),
+        ] {
+            assert_eq!(answered_id(text), id, "{}", String::from_utf8_lossy(text));
+        }
+    }
+}

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::flood_guard::Relevance;
+use super::inbound::Relevance;
 use super::pending::{Attribution, Recipient};
 use crate::connection::{ANSWER_LIMIT, Answer, EventSender, Hold, Owner, ServerRequests};
 use crate::session_affinity::OpenRequest;

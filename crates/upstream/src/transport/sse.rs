@@ -4,8 +4,6 @@
 //! The server chooses the URL for requests, but only within the configured origin, so that credentials stay
 //! there.
 
-mod endpoint;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,21 +12,20 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
-use self::endpoint::endpoint;
 use super::background_send::BackgroundSender;
-use super::flood_guard::{FLOODED, FloodGuard, Relevance};
 use super::handshake::{self, PROBE_LIMIT};
 use super::http::{Head, HttpClient, NewRequest};
-use super::inbound::is_message;
-use super::pending::{Pending, Purpose};
+use super::inbound::{self, FLOODED, FloodGuard, Relevance, is_message};
+use super::pending::{Pending, Purpose, SettledRequest};
 use super::questions::Questions;
-use super::{PrincipalCredentials, cancelled, compose, inbound};
+use super::{PrincipalCredentials, cancelled, compose};
 use crate::ServerContext;
-use crate::close_reason::Closing;
 use crate::config::{Config, Http};
 use crate::connection::{
-    Call, Connection, Connector, Dialect, EventSender, Events, RequestFuture, ServerRequests, Sockets,
+    Call, Closing, Connection, Connector, Dialect, EventSender, Events, RequestFuture, ServerRequests,
+    Sockets,
 };
 use crate::error::{Error, SessionRefusal};
 use crate::principal_secrets::PrincipalSecrets;
@@ -338,10 +335,7 @@ impl SseLink {
             }
             Err(error) => {
                 let settled = self.pending.unreadable(message, &Error::unreadable(&error));
-                let is_answer = !settled.is_empty();
-                for request in settled {
-                    request.deliver();
-                }
+                let is_answer = settled.is_some_and(SettledRequest::deliver);
                 tracing::debug!(%error, is_answer, "an event that is no message was skipped");
                 if is_answer { Relevance::Wanted } else { Relevance::Junk }
             }
@@ -413,6 +407,26 @@ impl Connection for SseConnection {
         }
         .boxed()
     }
+}
+
+/// Waits for the first event, which has the URL for requests.
+async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
+    let floods = FloodGuard::new(name, &Closing::default());
+    while let Some(item) = floods.next(stream).await? {
+        let Item::Event(event) = item else { break };
+        if event.name != "endpoint" {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&event.data);
+        let url =
+            base.join(text.trim()).map_err(|_| handshake::refused("the endpoint it names is no URL"))?;
+        return if url.origin() == base.origin() {
+            Ok(url)
+        } else {
+            Err(handshake::refused("the server names an endpoint at another origin, which is not followed"))
+        };
+    }
+    Err(handshake::refused("the server's event stream does not begin with an endpoint"))
 }
 
 #[cfg(test)]

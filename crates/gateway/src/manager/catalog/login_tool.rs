@@ -5,7 +5,7 @@
 //! login the name stays understood, and is not listed any more. Names fit clients in every mode, because the tool is
 //! Switchyard's own. The operator hides it with `tools.deny`; `tools.allow` is about the tools of the server.
 //!
-//! Not here: its answer (`gateway::login_tool`), and when a server waits (`snapshot`).
+//! Not here: its answer (`gateway::login_elicitation`), and when a server waits (`snapshot`).
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -12,10 +12,7 @@ mod clashes;
 mod fixture;
 mod listing;
 mod login_tool;
-mod prefixes;
 mod resources;
-mod skills;
-mod uri_servers;
 mod uris;
 
 use std::collections::HashSet;
@@ -24,7 +21,7 @@ use std::sync::Arc;
 pub use listing::{CatalogEntry, Form, Listing, Page, Route};
 pub use login_tool::LoginTool;
 pub use resources::{LinkBudget, Resources};
-pub use uri_servers::{ServerResource, UriServers};
+pub use uris::{ServerResource, UriServers};
 
 use self::login_tool::LoginNames;
 use super::config::ToolNames;

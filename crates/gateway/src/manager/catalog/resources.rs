@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use super::clashes::{Claims, Clashes};
 use super::listing::{CatalogEntry, Listing};
-use super::uri_servers::{ServerResource, UriServers};
-use super::uris::{ResourceKey, Uris};
-use super::{MovedName, Part, caching, read_only, skills};
+use super::uris::{ResourceKey, ServerResource, UriServers, Uris};
+use super::{MovedName, Part, caching, read_only};
 use crate::manager::owners::Owners;
 use json::Raw;
 use protocol::feature::{Item, Kind};
+use protocol::skill::with_uris;
 use protocol::uri::{MAX_URI, Work, scheme, split_owner, with_owner};
 use runtime::telemetry::limit::Limit;
 
@@ -84,7 +84,7 @@ impl Resources {
         let template_uris = Uris::assign(&template_keys, of_templates);
         let listing = merged(parts, Kind::Resources, &uris, per_page);
         let templates = merged(parts, Kind::Templates, &template_uris, per_page);
-        let skills = skills::listing(parts, of_skills, per_page);
+        let skills = skill_listing(parts, of_skills, per_page);
         let by_scheme =
             by_scheme(listing.entries().iter().chain(templates.entries()).chain(skills.entries()));
         let history = Arc::clone(history);
@@ -336,6 +336,24 @@ fn by_scheme<'a>(entries: impl Iterator<Item = &'a CatalogEntry>) -> HashMap<Str
         }
     }
     by_scheme
+}
+
+/// The skills of all parts that are not blocked, each in its exposed form.
+///
+/// Invariant: the URIs of an entry have one form, because clients resolve paths in its directory.
+pub(super) fn skill_listing(parts: &[Part<'_>], are_clashing: &[bool], per_page: usize) -> Listing {
+    let offered = parts.iter().flat_map(|part| part.items(Kind::Skills).map(move |skill| (part, skill)));
+    let open = offered.zip(are_clashing).filter(|((part, skill), _)| part.trust.held(&skill.key).is_none());
+    let entry = |((part, skill), clashes): ((&Part<'_>, &Item), &bool)| {
+        let exposed = |uri: &str| clashes.then(|| with_owner(uri, part.server));
+        let entry = read_only(Kind::Skills, &skill.key, part.server, skill);
+        CatalogEntry {
+            exposed: exposed(&skill.key).unwrap_or(entry.exposed),
+            definition: with_uris(&skill.definition, exposed),
+            ..entry
+        }
+    };
+    Listing::new(open.map(entry).collect(), per_page, caching(parts, Kind::Skills))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn history(folder: Option<PathBuf>, config: Config) -> Arc<CallHistory> {
 async fn written(history: &Arc<CallHistory>) {
     let end = Shutdown::new();
     end.begin();
-    writer::run(Arc::clone(history), end).await;
+    run(Arc::clone(history), end).await;
 }
 
 fn superuser() -> Principal {

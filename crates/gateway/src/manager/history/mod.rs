@@ -18,26 +18,24 @@ mod ring;
 mod search;
 mod segment;
 mod thinning;
-mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
 
-use super::live_events::ToolCall;
+use super::live_events::{SteppedCharge, ToolCall};
+use files::Files;
+use ring::Ring;
 use runtime::fair_shares::FairShares;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 
 pub use super::history_config::{Config, folder};
-use super::stepped_charge::SteppedCharge;
 pub use search::{CallPage, Filter, OUTCOMES};
-
-use files::Files;
-use ring::Ring;
 
 /// Most bytes of calls in memory. A call without texts takes some 400.
 const RING_BYTES: usize = 4 * 1024 * 1024;
@@ -127,7 +125,7 @@ impl CallHistory {
     /// Writes calls to the files as a task of `shutdown`.
     pub(super) fn start(self: &Arc<Self>, shutdown: &Shutdown) {
         if self.files.is_some() {
-            shutdown.spawn(writer::run(Arc::clone(self), shutdown.clone()));
+            shutdown.spawn(run(Arc::clone(self), shutdown.clone()));
         }
     }
 
@@ -200,6 +198,60 @@ impl State {
 /// Microseconds from the epoch to `at`.
 fn micros(at: SystemTime) -> u64 {
     u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Calls within this time are written together.
+const DEBOUNCE: Duration = Duration::from_millis(500);
+/// How often files that are too old are removed while nothing is written.
+const CLEANUP: Duration = Duration::from_hours(1);
+
+/// Writes until `shutdown` begins, and a last time then.
+///
+/// Invariants: files are written on a blocking thread. Calls that cannot be written are counted, and the log says it
+/// once until writing works again.
+async fn run(history: Arc<CallHistory>, shutdown: Shutdown) {
+    loop {
+        tokio::select! {
+            () = shutdown.requested() => break,
+            _ = timeout(CLEANUP, history.filled.notified()) => {}
+        }
+        tokio::select! {
+            () = shutdown.requested() => break,
+            () = sleep(DEBOUNCE) => {}
+            () = history.half_full.notified() => {}
+        }
+        write(&history).await;
+    }
+    write(&history).await;
+}
+
+async fn write(history: &Arc<CallHistory>) {
+    let history = Arc::clone(history);
+    let write = move || {
+        let (queue, config) = {
+            let mut state = history.lock();
+            state.queue_shares = FairShares::new();
+            state.queue_charge.clear();
+            (std::mem::take(&mut state.queue), state.config)
+        };
+        let Some(files) = &history.files else { return };
+        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = files.write(&queue, config);
+        report(written, &queue, &files.folder);
+    };
+    // It fails only if the program ends.
+    let _ = tokio::task::spawn_blocking(write).await;
+}
+
+/// Counts the calls that were lost, and logs the first failure of several.
+fn report(written: files::Written, queue: &[Ended], folder: &Path) {
+    for _ in written.calls..queue.len() {
+        Limit::HistoryLines.met(());
+    }
+    if let Some(error) = written.failure {
+        let path = folder.display();
+        tracing::warn!(%path, %error, "calls are missing in the history, because they cannot be written");
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Limits of callers: requests in a minute and calls at a time, for a principal, a role or a view, and for all servers, one
-//! of them or one tool. Beside them, the changes of their secrets (`own_changes`).
+//! of them or one tool. Beside them, the changes of their secrets.
 //!
 //! Invariants: a request that reaches a server is counted once, by all limits that are about it, or by none if one of them
 //! is reached. It counts before anything is sent. A call has its place from then on until the last byte of its response,
@@ -7,11 +7,10 @@
 //! request that this gateway would take is taken there too. Names that the caller does not see are unknown before they
 //! are counted. Without limits a request costs one load.
 //!
-//! Not here: where requests are counted (`manager::admission`), requests that a server may get (`upstream::rate_limit`), slots
+//! Not here: where requests are counted (`manager::routed_request`), requests that a server may get (`upstream::rate_limit`), slots
 //! of a server (`upstream::bulkhead`).
 
 mod counts;
-mod own_changes;
 mod rule;
 
 use std::fmt;
@@ -20,16 +19,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use auth::Principal;
 use counts::{Counts, Taken};
-pub use own_changes::OwnChange;
-pub(super) use own_changes::OwnChanges;
-pub(super) use rule::{CountedRequest, read};
-pub use rule::{Limit, LimitTargets, Per, without_effect};
 use runtime::store::{CallsAtATime, Group, Key, LimitKind, SharedLimitReached, SharedTake, Store};
 use runtime::worker::now;
 use upstream::ResponseBody;
+
+pub(super) use rule::{CountedRequest, read};
+pub use rule::{Limit, LimitTargets, Per, without_effect};
 
 /// The retry hint if too many calls run. The end of the running ones is not known.
 const CALLS_RETRY_IN: Duration = Duration::from_secs(1);
@@ -142,7 +141,7 @@ impl CallerLimits {
         self.active.load().iter().map(usage).collect()
     }
 
-    /// Counts `request`, unless it was counted before, as `admission` says.
+    /// Counts `request`, unless it was counted before, as `routed_request` says.
     pub(super) async fn admit(
         &self,
         request: CountedRequest<'_>,
@@ -265,5 +264,68 @@ impl Admission {
         if let (Some(guards), ResponseBody::Streaming(stream)) = (self.0, body) {
             stream.hold(guards);
         }
+    }
+}
+
+/// Changes of one caller in a minute, and at a time.
+const OF_ONE: (Option<u32>, Option<u32>) = (Some(20), Some(1));
+/// Changes of all callers at a time.
+const AT_A_TIME: usize = 4;
+
+/// The counts of changes.
+///
+/// Invariants: a caller has [`OF_ONE`], whatever others do. At most [`AT_A_TIME`] changes of all callers wait for the
+/// vault, so a renewed login waits for no more of them. A refused change counts as none.
+#[derive(Debug)]
+pub(super) struct OwnChanges {
+    counts: Arc<Counts>,
+    places: Arc<Semaphore>,
+}
+
+/// The place of a change that runs.
+#[must_use = "the change has its place as long as this lives"]
+pub struct OwnChange {
+    _counted: LimitGuard,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Default for OwnChanges {
+    fn default() -> Self {
+        Self { counts: Arc::default(), places: Arc::new(Semaphore::new(AT_A_TIME)) }
+    }
+}
+
+impl OwnChanges {
+    /// Admits a change by `caller`. The error says when to try again.
+    pub(super) fn admit(&self, caller: &str) -> Result<OwnChange, Duration> {
+        let counts = Arc::clone(&self.counts);
+        let taken = counts.take(caller, OF_ONE, now(), |_| ());
+        let taken = taken.map_err(|(_, wait)| wait.unwrap_or(CALLS_RETRY_IN))?;
+        let mut counted = LimitGuard { counts, taken, shared: None, is_admitted: false };
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| CALLS_RETRY_IN)?;
+        counted.is_admitted = true;
+        Ok(OwnChange { _counted: counted, _place: place })
+    }
+}
+
+#[cfg(test)]
+mod own_changes_tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn caller_has_its_own_changes_and_all_together_few_at_a_time() {
+        let changes = OwnChanges::default();
+        let running: Vec<_> =
+            (0..4).map(|caller| changes.admit(&caller.to_string()).expect("free")).collect();
+        assert_eq!(changes.admit("0").err(), Some(CALLS_RETRY_IN), "one at a time");
+        for _ in 0..20 {
+            assert_eq!(changes.admit("later").err(), Some(CALLS_RETRY_IN), "four at a time");
+        }
+        drop(running);
+        for _ in 0..20 {
+            drop(changes.admit("later").expect("refused changes were not counted"));
+        }
+        assert_eq!(changes.admit("later").err(), Some(Duration::from_secs(3)));
+        assert!(changes.admit("another").is_ok());
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use protocol::ErrorCode;
+use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::RequestId;
 use upstream::{EndedAttempts, breaker};
 
@@ -134,7 +135,7 @@ impl SampledNames {
 
 impl ToolCall {
     /// Returns an upper estimate of the memory that the call needs with its end.
-    pub(in super::super) fn size_with_end(&self) -> usize {
+    pub(in crate::manager) fn size_with_end(&self) -> usize {
         self.size() + self.end.get().map_or(0, CallEnd::size)
     }
 
@@ -213,5 +214,43 @@ impl EventContent {
             }
             Self::Action { principal, outcome, .. } => principal.len() + outcome.len(),
         }
+    }
+}
+
+/// The size of a step.
+const STEP: usize = 64 * 1024;
+
+/// A charge that changes in steps.
+///
+/// Invariant: it changes in steps, so few records ask the memory budget.
+#[derive(Debug)]
+pub(crate) struct SteppedCharge {
+    charge: Charge,
+    charged: usize,
+}
+
+impl SteppedCharge {
+    pub(crate) fn new() -> Self {
+        Self::of(Charge::open(Account::LiveEvents, ChargeKind::Notice))
+    }
+
+    /// Changes `charge`, which is empty.
+    pub(crate) const fn of(charge: Charge) -> Self {
+        Self { charge, charged: 0 }
+    }
+
+    /// Whether the budget has room for so many bytes, which it then holds.
+    pub(crate) fn covers(&mut self, bytes: usize) -> bool {
+        bytes <= self.charged || {
+            let needed = bytes.next_multiple_of(STEP);
+            let has_room = self.charge.resize(needed).is_ok();
+            self.charged = if has_room { needed } else { self.charged };
+            has_room
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.charge.clear();
+        self.charged = 0;
     }
 }

@@ -12,7 +12,6 @@
 //! their pool (`net::http`), what is sent, and reading answers (`body`, `streamable_http::answer`).
 
 mod advice;
-mod body_text;
 mod cookies;
 mod place;
 
@@ -28,7 +27,6 @@ use secrecy::ExposeSecret;
 
 use self::advice::Challenge;
 pub use self::advice::proxy_variable;
-pub(super) use self::body_text::{describe, describe_other};
 pub(super) use self::cookies::Cookies;
 use self::place::{At, Place};
 use crate::config::{Config, Http};
@@ -36,6 +34,7 @@ use crate::connection::Call;
 use crate::credential::Credential;
 use crate::error::Error;
 use crate::principal_secrets::OwnSecrets;
+pub(super) use advice::{describe, describe_other};
 use net::http::{
     IDENTITY, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, collect, host, path,
     retry_after, same_origin_target,
@@ -313,7 +312,7 @@ impl HttpClient {
         let error = status_error(response.status(), response.headers());
         let content_type = response.headers().get(CONTENT_TYPE).cloned();
         let payer = Payer { principal: None, server: &self.server };
-        let body = collect(response.into_body(), Bytes::new(), body_text::MOST_BYTES, payer);
+        let body = collect(response.into_body(), Bytes::new(), advice::MOST_BYTES, payer);
         match tokio::time::timeout(BODY_LIMIT, body).await {
             Ok(Ok(body)) => error.saying(describe(content_type.as_ref(), &body)),
             Ok(Err(unreadable)) => error.saying(Some(unreadable.to_string())),

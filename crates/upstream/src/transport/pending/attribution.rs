@@ -5,6 +5,7 @@
 //!
 //! Not here: the table of calls (`pending`), and the handling of a request (`questions`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -12,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Pending, PendingRequest, PendingTable, Purpose};
 use crate::connection::{EventSender, Owner};
-use crate::session_affinity::{Affinity, OpenRequest};
+use crate::session_affinity::{Affinity, BorrowedSender, OpenRequest};
 use crate::state_signs::StateSigns;
-use crate::transport::flood_guard::Relevance;
+use crate::transport::inbound::Relevance;
 use json::Raw;
+use protocol::{Notification, method};
 
 /// The call of a server request.
 pub(in crate::transport) enum Attribution {
@@ -142,5 +144,84 @@ impl PendingTable {
             .filter(|(other, _)| **other != id)
             .map(|(_, open)| open.event_sender.clone())
             .collect()
+    }
+}
+
+/// The most calls that are kept. After more than these, it is unknown until the end of the channel whose are open.
+const MAX_CALLS: usize = 1024;
+
+/// The cancelled calls of one channel without a response.
+///
+/// Invariant: a call counts until its late response or the end of the channel, so a server request that may belong to
+/// it is never sent to another client.
+#[derive(Default)]
+pub(super) struct Cancelled {
+    calls: HashMap<u64, Owner>,
+    were_too_many: bool,
+}
+
+impl Cancelled {
+    /// Adds a call.
+    pub(super) fn add(&mut self, id: u64, owner: Owner) {
+        if self.calls.len() < MAX_CALLS {
+            self.calls.insert(id, owner);
+        } else {
+            self.were_too_many = true;
+        }
+    }
+
+    /// Removes a call that was answered late.
+    pub(super) fn answered(&mut self, id: u64) {
+        self.calls.remove(&id);
+    }
+
+    /// Whether none of them belongs to another owner than `owner`.
+    pub(super) fn are_all_of(&self, owner: Owner) -> bool {
+        !self.were_too_many && self.calls.values().all(|other| *other == owner)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !self.were_too_many && self.calls.is_empty()
+    }
+}
+
+// The client of a private connection: all messages and requests of its server are for this client, even outside of
+// calls.
+
+impl Pending {
+    /// Declares that all calls from now on belong to `client`.
+    pub(in crate::transport) fn open_own_session(&self, client: Affinity) {
+        let _ = self.client.set(client); // a private connection has only one client
+    }
+
+    /// Sends a notification that belongs to no call to the client of the connection: a log line, or one that only the
+    /// client knows.
+    pub(super) fn notify_client(&self, notification: Notification, relevance: Relevance) -> Relevance {
+        let is_for_client =
+            notification.method == method::LOG_MESSAGE || notification.method.known().is_none();
+        if is_for_client && !self.client.get().is_some_and(|client| client.notify(notification)) {
+            tracing::debug!("a notification of a server that belongs to no client was dropped");
+        }
+        relevance
+    }
+
+    /// Returns how the client can be reached outside of calls, or the next opportunity.
+    pub(super) fn outside_calls(client: &Affinity, started: &watch::Sender<u64>) -> Attribution {
+        // Registered first, so that an opportunity in between is not missed.
+        let next = client.reachable().unwrap_or(started).subscribe();
+        let open = client.open_request();
+        match client.reached() {
+            Some(BorrowedSender { event_sender, owner, capabilities, over, .. }) => {
+                Attribution::Of(Recipient {
+                    event_sender,
+                    owner,
+                    capabilities,
+                    over,
+                    beside: Vec::new(),
+                    open,
+                })
+            }
+            None => Attribution::OfNextCall(next, open),
+        }
     }
 }

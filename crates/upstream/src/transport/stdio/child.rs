@@ -10,20 +10,25 @@
 //! lives as long as the program, because the parent-death signal follows the thread.
 
 use std::io;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio as Pipe};
-use std::sync::OnceLock;
-use std::sync::mpsc as std_mpsc;
+use std::sync::{OnceLock, mpsc as std_mpsc};
 use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use rustix::process::Signal;
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStderr, Command};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until};
 
 use super::cgroup::ControlGroup;
+use super::stderr::StderrTail;
 use super::{environment, parent_death};
 use crate::config::Stdio;
+use crate::connection::Starting;
+use crate::error::Error;
+use crate::transport::handshake;
 use runtime::worker;
 
 /// How long a child may take to end after its input was closed, and again after SIGTERM.
@@ -163,5 +168,60 @@ pub(super) fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("the process exited with status {code}"),
         (None, Some(signal)) => format!("the process was ended by signal {signal}"),
         (None, None) => "the process ended".into(),
+    }
+}
+
+/// How long the start of a child may take.
+///
+/// Invariant: a child that writes to standard error is installing or compiling, so it may take longer, up to a limit
+/// that no output extends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StartLimits {
+    /// From the start, and again from each output.
+    pub silence: Duration,
+    /// From the start.
+    pub whole: Duration,
+}
+
+impl StartLimits {
+    /// Returns the result of `connecting`, or an error at the limit.
+    pub(super) async fn applied<T>(
+        self,
+        connecting: impl Future<Output = Result<T, Error>>,
+        tail: &StderrTail,
+    ) -> Result<T, Error> {
+        let (started, mut connecting) = (Instant::now(), pin!(connecting));
+        let limit = || {
+            let quiet_since = tail.heard().map_or(started, |heard| heard.max(started));
+            (quiet_since + self.silence).min(started + self.whole)
+        };
+        loop {
+            let due = limit();
+            tokio::select! {
+                biased;
+                connected = &mut connecting => return connected,
+                () = sleep_until(due) => {}
+            }
+            if limit() <= Instant::now() {
+                let seconds = started.elapsed().as_secs_f64();
+                return Err(handshake::refused(&format!("no handshake within {seconds:.0} s")));
+            }
+        }
+    }
+}
+
+/// Reports a start until it is dropped.
+pub(super) struct StartReport<'a>(&'a watch::Sender<Option<Starting>>);
+
+impl<'a> StartReport<'a> {
+    pub(super) fn begin(report: &'a watch::Sender<Option<Starting>>) -> Self {
+        report.send_replace(Some(Starting { since: Instant::now(), last_line: None }));
+        Self(report)
+    }
+}
+
+impl Drop for StartReport<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(None);
     }
 }

@@ -20,8 +20,6 @@ mod outbox;
 pub mod parent_death;
 mod reader;
 mod reaper;
-mod signals;
-mod start;
 mod stderr;
 
 pub use self::environment::CERTIFICATE_VARIABLES;
@@ -37,7 +35,6 @@ use futures_util::{FutureExt, TryFutureExt};
 use tokio::sync::watch;
 
 use self::link::StdioLink;
-use self::start::{StartLimits, StartReport};
 use self::stderr::StderrTail;
 use super::compose_line;
 use super::handshake::{self, Finding, PROBE_LIMIT};
@@ -52,6 +49,7 @@ use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::secrets::Secrets;
 use crate::session_affinity::Affinity;
+use child::{StartLimits, StartReport};
 use protocol::lifecycle::Peer;
 use protocol::meta::Sender;
 use protocol::{Abilities, Era, Notification, Reply, method};

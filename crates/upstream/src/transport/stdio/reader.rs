@@ -16,13 +16,12 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio_util::codec::Decoder;
+use tokio_util::sync::CancellationToken;
 
-use super::signals::Signals;
 use super::stderr::StderrTail;
-use crate::close_reason::Closing;
-use crate::connection::Events;
+use crate::connection::{Closing, Events};
 use crate::error::Error;
-use crate::transport::flood_guard::{FloodGuard, Relevance};
+use crate::transport::inbound::{FloodGuard, Relevance};
 use crate::transport::pending::{Pending, SettledRequest};
 use crate::transport::questions::Questions;
 use crate::transport::{handshake, inbound};
@@ -235,7 +234,7 @@ impl StdioReader {
     /// Handles a line that is no message. If it is the response to a request, that request fails at once.
     fn take_unreadable(&mut self, line: &Bytes, error: &ParseError) -> Relevance {
         let settled = self.router.pending.unreadable(line, &Error::unreadable(error));
-        let is_answer = !settled.is_empty();
+        let is_answer = settled.is_some();
         if !is_answer {
             self.tail.push_output(line);
         }
@@ -317,6 +316,21 @@ impl StdioReader {
 /// Sends the response. A caller that is gone needs none.
 fn deliver(answered: SettledRequest) {
     answered.deliver();
+}
+
+/// The signals between the tasks of one child.
+#[derive(Clone, Default)]
+pub(super) struct Signals {
+    /// One of the pipes is broken, with the reason.
+    pub(super) broken: Closing,
+    /// Tells the writer to close the child's input.
+    pub(super) stop_writing: CancellationToken,
+    /// Tells the readers to stop, even if another process still holds the pipes.
+    pub(super) stop_reading: CancellationToken,
+    /// All output of the child was handled.
+    pub(super) read: CancellationToken,
+    /// All standard error of the child was read.
+    pub(super) heard: CancellationToken,
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{self, Process};
-use super::signals::Signals;
+use super::reader::Signals;
 use super::stderr::StderrTail;
-use crate::close_reason::Closing;
+use crate::connection::Closing;
 use crate::secrets::Secrets;
 use crate::transport::pending::Pending;
 use runtime::shutdown::Shutdown;

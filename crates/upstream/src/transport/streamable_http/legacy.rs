@@ -3,9 +3,7 @@
 //! Source: 2025-11-25 `basic/transports`, Streamable HTTP. In this era a dropped connection does not cancel a
 //! request. A message cancels it. A broken stream is resumed if the server gave its events ids.
 
-mod greeting;
 mod listening;
-mod of_call;
 mod session_loss;
 
 use std::sync::Arc;
@@ -17,30 +15,30 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::greeting::SessionFailure;
-use self::greeting::greet;
-use self::of_call::LegacyCallHandler;
-pub(super) use self::session_loss::RecentLosses;
-use self::session_loss::{Loss, SessionEnd};
 use super::HttpServer;
-use super::answer::{AnswerReader, BrokenStream, Resume};
-use super::outcome::RequestOutcome;
-use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Dialect, EventSender, Events, RequestFuture, ServerRequests};
+use super::answer::{AnswerReader, BrokenStream, RequestOutcome, Resume};
+use crate::connection::{
+    Call, Closing, Connection, Dialect, EventSender, Events, RequestFuture, ServerRequests,
+};
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use crate::transport::background_send::{BackgroundSender, FAREWELL_LIMIT};
-use crate::transport::flood_guard::FloodGuard;
-use crate::transport::handshake::RequestedRevision;
+use crate::transport::handshake::{self, RequestedRevision};
 use crate::transport::http::{Cookies, Head};
+use crate::transport::inbound::FloodGuard;
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
 use crate::transport::{cancelled, compose};
+use json::Raw;
+use listening::{BeforeSession, LegacyCallHandler};
 use net::http::{EventStream, is_media_type};
 use protocol::error::code;
 use protocol::lifecycle::Peer;
-use protocol::{Era, ErrorObject, Notification, Reply, headers};
+use protocol::{Era, ErrorObject, Notification, Reply, headers, method};
 use runtime::memory::Account;
+use session_loss::{Loss, SessionEnd};
+
+pub(super) use session_loss::RecentLosses;
 
 /// Id of `initialize`, the first request of a session.
 const FIRST_ID: u64 = 1;
@@ -381,4 +379,92 @@ impl Drop for LegacySession {
     fn drop(&mut self) {
         self.state.end.cancel();
     }
+}
+
+/// Why a session could not be opened.
+pub(super) struct SessionFailure {
+    /// The HTTP status that said so, if one did.
+    pub(super) status: Option<u16>,
+    /// Whether the server answered, and its answer is the reason.
+    pub(super) is_answer: bool,
+    /// The error that the server answered, if it did.
+    refusal: Option<ErrorObject>,
+    pub(super) error: Error,
+}
+
+impl SessionFailure {
+    /// Whether to request an older revision, which `revision` then has.
+    fn steps_down(&self, revision: &mut RequestedRevision) -> bool {
+        self.refusal.as_ref().is_some_and(|refusal| revision.steps_down(refusal))
+            || self.status.is_some_and(|status| revision.steps_down_after(status))
+    }
+}
+
+impl From<Error> for SessionFailure {
+    fn from(error: Error) -> Self {
+        let status = if let Error::Status { status, .. } = error { Some(status) } else { None };
+        Self { status, is_answer: false, refusal: None, error }
+    }
+}
+
+/// Makes the handshake. Returns the peer and the headers of the session.
+async fn greet(
+    server: &HttpServer,
+    events: &Events,
+    cookies: &Arc<Cookies>,
+    params: Raw,
+) -> Result<(Peer, HeaderMap), SessionFailure> {
+    let (peer, headers) = initialize(server, events, cookies, params).await?;
+    let notification = Notification { method: method::INITIALIZED.into(), params: None }.encode();
+    let client = &server.client;
+    let post = client.post(&client.endpoint().path, &headers).in_session(cookies);
+    let response = client.send(|| Ok((post.clone(), notification.clone().into())), true).await?;
+    if !response.status().is_success() {
+        return Err(client.refusal(response).await.into());
+    }
+    Ok((peer, headers))
+}
+
+/// Sends `initialize`. Returns the peer and the headers of the session.
+async fn initialize(
+    server: &HttpServer,
+    events: &Events,
+    cookies: &Arc<Cookies>,
+    params: Raw,
+) -> Result<(Peer, HeaderMap), SessionFailure> {
+    let call = Call::of_gateway(method::INITIALIZE, Some(params));
+    let client = &server.client;
+    let post = client.post(&client.endpoint().path, &HeaderMap::new()).in_session(cookies);
+    let response =
+        client.send(|| Ok((post.clone(), compose(&call, FIRST_ID, Era::Legacy, None)?)), false).await?;
+    let mut headers = HeaderMap::new();
+    if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
+        session.set_sensitive(true);
+        headers.insert(SESSION_ID, session);
+    }
+    let (handler, floods) = (BeforeSession { events }, FloodGuard::new(&server.name, &Closing::default()));
+    let (limit, shutdown, payer) = (client.limit, &server.shutdown, call.payer(&client.server));
+    let reader = AnswerReader {
+        id: FIRST_ID,
+        limit,
+        terms: None,
+        handler: &handler,
+        floods: &floods,
+        shutdown,
+        payer,
+    };
+    let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
+    let status =
+        if let RequestOutcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
+    let reply = match outcome.into_body() {
+        Ok(body) => body.collect().await,
+        Err(error) => Err(error),
+    };
+    let refusal = reply.as_ref().ok().and_then(|reply| reply.as_ref().err()).cloned();
+    let peer = reply.and_then(handshake::initialized);
+    let peer = peer.map_err(|error| SessionFailure { status, is_answer: true, refusal, error })?;
+    if peer.version.has_version_header() {
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
+    }
+    Ok((peer, headers))
 }

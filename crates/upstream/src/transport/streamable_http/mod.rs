@@ -14,7 +14,6 @@
 mod answer;
 mod legacy;
 mod modern;
-mod outcome;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +23,6 @@ use futures_util::future::BoxFuture;
 
 use self::legacy::{LegacySession, RecentLosses, SessionFailure};
 use self::modern::{Modern, Wire};
-use self::outcome::{HttpRefusal, RequestOutcome};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::HttpClient;
 use super::{PrincipalCredentials, sse};
@@ -34,6 +32,7 @@ use crate::connection::{Connection, Connector, Dialect, Events, Sockets};
 use crate::dialect::Eras;
 use crate::error::Error;
 use crate::principal_secrets::PrincipalSecrets;
+use answer::{HttpRefusal, RequestOutcome};
 use oauth::Logins;
 use protocol::Era;
 use runtime::shutdown::Shutdown;

@@ -13,15 +13,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpServer;
-use super::answer::{AnswerReader, MessageHandler};
-use super::outcome::{HttpRefusal, RequestOutcome};
-use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Event, EventSender, Events, RequestFuture};
+use super::answer::{AnswerReader, HttpRefusal, MessageHandler, RequestOutcome};
+use crate::connection::{Call, Closing, Connection, Event, EventSender, Events, RequestFuture};
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
-use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::transport::http::Head;
+use crate::transport::inbound::{FloodGuard, Relevance};
 use crate::transport::{compose, inbound};
 use json::{Part, decimal};
 use protocol::error::code;

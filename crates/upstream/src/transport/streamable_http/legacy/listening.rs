@@ -9,17 +9,17 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::super::answer::MessageHandler;
 use super::session_loss::Loss;
 use super::{Opened, State, pause};
-use crate::connection::{Event, Events};
+use crate::connection::{Event, EventSender, Events};
 use crate::error::Error;
 use crate::subscription_task::ReopenPauses;
-use crate::transport::flood_guard::Relevance;
-use crate::transport::inbound::{self, is_message};
+use crate::transport::inbound::{self, Relevance, is_message};
+use crate::transport::streamable_http::answer::MessageHandler;
+use crate::transport::streamable_http::modern::offer;
 use net::http::EventStream;
 use net::sse::Item;
-use protocol::Message;
+use protocol::{Message, method};
 
 /// How long a server may take to begin the stream before calls are sent without it.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
@@ -128,6 +128,45 @@ impl MessageHandler for BeforeSession<'_> {
                 inbound::sort(notification, self.events, |_| Relevance::Notice)
             }
             Message::Request(_) | Message::Response(_) => Relevance::Junk,
+        }
+    }
+}
+
+/// Handles the messages on the stream of a call.
+///
+/// Invariant: the stream determines the call of a message, so nothing is guessed.
+pub(super) struct LegacyCallHandler<'a> {
+    pub(super) id: u64,
+    pub(super) wants_progress: bool,
+    pub(super) event_sender: &'a EventSender,
+    pub(super) state: &'a State,
+}
+
+impl MessageHandler for LegacyCallHandler<'_> {
+    fn handle(&self, message: Message) -> Relevance {
+        match message {
+            Message::Notification(notification) if self.state.questions.is_withdrawn_by(&notification) => {
+                Relevance::Wanted
+            }
+            // There is no notification stream in this era.
+            Message::Notification(notification)
+                if notification.method == method::SUBSCRIPTIONS_ACKNOWLEDGED =>
+            {
+                Relevance::Junk
+            }
+            Message::Notification(notification) => {
+                let token = self.wants_progress.then_some(self.id);
+                inbound::sort(notification, &self.state.events, |notification| {
+                    offer(self.event_sender, notification, token)
+                })
+            }
+            // The stream determines the call.
+            Message::Request(request) => {
+                inbound::record(&request, &self.state.events);
+                let (pending, id) = (Arc::clone(&self.state.pending), self.id);
+                self.state.questions.take(request, move |_| pending.attribute_to(id))
+            }
+            Message::Response(_) => Relevance::Junk,
         }
     }
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::super::outcome::RequestOutcome;
 use super::SESSION_ENDED;
-use crate::close_reason::Closing;
+use crate::connection::Closing;
+use crate::transport::streamable_http::answer::RequestOutcome;
 use protocol::error::code;
 
 /// The most shared sessions of one server that ambiguous refusals end within [`PERIOD`].

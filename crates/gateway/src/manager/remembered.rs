@@ -1,9 +1,20 @@
-//! The content of one file: a JSON object.
+//! The last offers of servers, kept in files so that their tools are known when Switchyard starts.
 //!
-//! Invariants: the fingerprint of the settings is salted, so equal credentials of two servers are not seen to be equal, and
-//! no credential can be looked up in a table. A file of another version of the format is not read.
+//! There is one file for each server of a configuration file. It has its last offer, its signs of state, the digests of the definitions
+//! that are trusted, and the names and URIs that belong to it. Invariants: an offer is used only for a server that is
+//! reached in the same way, with the same credential. Trust and names stay with the name of the server, as they do while
+//! Switchyard runs, until the server leaves the configuration file or an operator forgets it. A file is replaced as a
+//! whole. A file or folder that cannot be used costs one log line and nothing else. Files are bounded, each and in sum.
+//!
+//! Not here: when files are written (`offer_writer`), and what a remembered offer means for the
+//! start of its server (`upstream`).
 
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -12,12 +23,22 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::manager::known::{Known, OwnedNames};
-use crate::manager::owners::OwnerHash;
-use crate::manager::trust::Trust;
+use super::known::{Known, KnownServers, OwnedNames};
+use super::owners::OwnerHash;
+use super::trust::Trust;
 use json::Raw;
+use runtime::private_file;
 use settings::Fingerprint;
 use upstream::{PrincipalOffers, Remembered, StateSign};
+
+/// Reads what is remembered of servers, each by its name and the settings that it is reached with, and removes the files of
+/// other servers.
+pub(super) fn of_all(folder: Option<&Folder>, servers: &[(&Arc<str>, Fingerprint)]) -> KnownServers {
+    let Some(folder) = folder else { return KnownServers::default() };
+    let names: HashSet<String> = servers.iter().map(|(name, _)| private_file::of(name).to_string()).collect();
+    folder.retain(|name| names.contains(name));
+    servers.iter().map(|(name, identity)| (Arc::clone(name), folder.read(name, identity))).collect()
+}
 
 /// The name of the format.
 const FORMAT: &str = "switchyard-remembered-server";
@@ -25,7 +46,10 @@ const FORMAT: &str = "switchyard-remembered-server";
 const VERSION: u64 = 1;
 
 /// The content of the file of one server.
-pub(in crate::manager) struct Content {
+///
+/// Invariants: the fingerprint of the settings is salted, so equal credentials of two servers are not seen to be
+/// equal, and no credential can be looked up in a table. A file of another version of the format is not read.
+pub(super) struct Content {
     /// The name of the server.
     pub server: String,
     /// The fingerprint of the settings that it was reached with.
@@ -48,7 +72,7 @@ pub(in crate::manager) struct Content {
 
 impl Content {
     /// Returns the text of the file.
-    pub(super) fn print(&self) -> Bytes {
+    fn print(&self) -> Bytes {
         let salt = hex::encode(Uuid::new_v4().as_bytes());
         let seconds = self.read_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let signs: Vec<&str> = self.signs.iter().map(|sign| sign.as_str()).collect();
@@ -80,7 +104,7 @@ fn or_null(value: Option<&Raw>) -> Raw {
 }
 
 /// Reads the file of `server`, which is reached with the settings of `identity`. The error says why it is not used.
-pub(super) fn read(text: Vec<u8>, server: &str, identity: &Fingerprint) -> Result<Known, &'static str> {
+fn read(text: Vec<u8>, server: &str, identity: &Fingerprint) -> Result<Known, &'static str> {
     let file = Raw::parse(&text.into()).map_err(|_| "it is cut or damaged")?;
     if file.get_as::<String>("format").as_deref() != Some(FORMAT) {
         return Err("it is not a file of Switchyard");
@@ -129,8 +153,136 @@ fn salted(salt: &str, identity: &Fingerprint) -> String {
     hex::encode(Sha256::new_with_prefix(salt).chain_update(identity.bytes()).finalize())
 }
 
+/// The folder below the state folder.
+const NAME: &str = "offers";
+/// The file that names the configuration file, for people who look into the folder.
+const LABEL: &str = "configuration";
+/// The most bytes of one file.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+/// The most bytes of all files.
+const MAX_ALL_BYTES: u64 = 64 << 20;
+
+/// Where the offers of the servers of one configuration file are kept.
+///
+/// Invariants: a file has at most [`MAX_FILE_BYTES`], and all files of all configurations have at most
+/// [`MAX_ALL_BYTES`]. An offer beyond that is left out, while digests and names, which protect clients, are kept.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    configuration: PathBuf,
+    /// Whether a failed write was logged. The next ones say nothing new.
+    has_failed: AtomicBool,
+}
+
+/// Returns the folder in `state` for what is called `kind` and belongs to the file `configuration`, and the whole path of
+/// that file.
+pub(super) fn folder_of(state: &Path, kind: &str, configuration: &Path) -> (PathBuf, PathBuf) {
+    let whole = fs::canonicalize(configuration).or_else(|_| std::path::absolute(configuration));
+    let configuration = whole.unwrap_or_else(|_| configuration.to_owned());
+    let hash = hex::encode(Sha256::digest(configuration.as_os_str().as_encoded_bytes()));
+    (state.join(kind).join(&hash[..16]), configuration)
+}
+
+impl Folder {
+    /// The folder in `state` for the servers of the file `configuration`. Nothing is read or made yet.
+    pub fn new(state: &Path, configuration: &Path) -> Self {
+        let (path, configuration) = folder_of(state, NAME, configuration);
+        Self { path, configuration, has_failed: AtomicBool::new(false) }
+    }
+
+    fn file(&self, server: &str) -> PathBuf {
+        self.path.join(format!("{}.json", private_file::of(server)))
+    }
+
+    /// Returns what is remembered of a server that is reached with the settings of `identity`.
+    pub(super) fn read(&self, server: &str, identity: &Fingerprint) -> Known {
+        let path = self.file(server);
+        let read = match private_file::read(&path, MAX_FILE_BYTES) {
+            Ok(text) => read(text, server, identity).map_err(str::to_owned),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Known::default(),
+            Err(error) => Err(error.to_string()),
+        };
+        read.unwrap_or_else(|reason| {
+            let path = path.display();
+            tracing::warn!(server, %path, reason, "the remembered offer is ignored");
+            Known::default()
+        })
+    }
+
+    /// Writes the file of a server. A failure is logged once.
+    pub(super) fn write(&self, content: Content) -> bool {
+        let server = content.server.clone();
+        let written = self.replace(content);
+        if let Err(error) = &written
+            && error.kind() != ErrorKind::WouldBlock
+            && !self.has_failed.swap(true, Ordering::Relaxed)
+        {
+            let path = self.path.display();
+            tracing::warn!(server, %path, %error, "offers cannot be remembered for the next start");
+        }
+        written.is_ok()
+    }
+
+    fn replace(&self, content: Content) -> io::Result<()> {
+        let path = self.file(&content.server);
+        let lock = private_file::open_lock(&path)?;
+        // If another process writes the same file, this one tries again later.
+        lock.try_lock().map_err(io::Error::from)?;
+        self.label()?;
+        let mut text = content.print();
+        let own = fs::metadata(&path).map_or(0, |file| file.len());
+        let length = text.len() as u64;
+        if length > MAX_FILE_BYTES || self.size_of_all().saturating_sub(own) + length > MAX_ALL_BYTES {
+            tracing::warn!(
+                server = content.server,
+                bytes = length,
+                "the offer is too large to be remembered"
+            );
+            text = Content { offer: None, principals: None, ..content }.print();
+        }
+        private_file::replace(&path, &text)
+    }
+
+    fn label(&self) -> io::Result<()> {
+        let path = self.path.join(LABEL);
+        if path.exists() {
+            return Ok(());
+        }
+        private_file::replace(&path, self.configuration.as_os_str().as_encoded_bytes())
+    }
+
+    /// The bytes of the files of all configurations.
+    fn size_of_all(&self) -> u64 {
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        let folders = self.path.parent().into_iter().flat_map(entries);
+        let files = folders.flat_map(|folder| entries(&folder.path()));
+        files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+    }
+
+    /// Removes the files of servers that `is_there` does not know.
+    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(server) = name.strip_suffix(".json") else { continue };
+            if !is_there(server) {
+                let _ = fs::remove_file(entry.path()); // it is ignored anyway
+                let _ = fs::remove_file(private_file::beside(&entry.path(), "lock"));
+            }
+        }
+    }
+
+    /// Removes the file of a server. Returns whether there was one.
+    pub fn forget(&self, server: &str) -> io::Result<bool> {
+        match fs::remove_file(self.file(server)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod file_tests {
     use serde_json::json;
 
     use super::*;
