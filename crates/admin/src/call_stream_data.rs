@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use json::Raw;
-use protocol::openapi::JsonObject;
+use protocol::error_code::JsonObject;
 
 /// `data` of the event `call`, which is the first one of a call.
 #[derive(Debug, Serialize, ToSchema)]

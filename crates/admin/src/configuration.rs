@@ -18,7 +18,7 @@ use super::view::date;
 use super::{Api, json};
 use json::Raw;
 use protocol::ErrorCode;
-use protocol::openapi::JsonObject;
+use protocol::error_code::JsonObject;
 
 /// Returns the configuration in effect.
 pub type Configuration = Arc<dyn Fn() -> Loaded + Send + Sync>;

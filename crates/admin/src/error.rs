@@ -20,7 +20,7 @@ use gateway::manager;
 use protocol::ErrorCode;
 use runtime::memory::Account;
 use runtime::telemetry::audit::Full;
-use runtime::telemetry::pace::FAILURES;
+use runtime::telemetry::limit::FAILURES;
 use runtime::telemetry::{RequestId, panics, untrusted, untrusted_if_any};
 
 impl From<manager::Error> for Problem {

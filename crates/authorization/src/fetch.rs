@@ -1,25 +1,27 @@
-//! Fetches the documents that clients name: their metadata and their keys.
+//! Fetches the documents that clients name: their metadata and their keys. They are cached for a limited time.
 //!
 //! A client chooses these URLs, so they could lead to a service that only this network can reach. Invariants: only
 //! addresses of the public internet are contacted, unless the operator trusts the host. No redirect is followed. A
 //! response has a limit of bytes and of time, and few fetches run at once. Callers fetch only for a person who is
-//! signed in, or for the holder of a valid code or refresh token: a stranger cannot make this server send requests.
+//! signed in, or for the holder of a valid code or refresh token: a stranger cannot make this server send requests. A cache
+//! has a limit, and the value that was not used for longest makes room.
 //!
 //! Source: draft-ietf-oauth-client-id-metadata-document-02, sections 5, 8.6 and 8.7.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
+use lru::LruCache;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use url::Url;
+
 use json::Raw;
 use net::http::{CDN_LOOP, CDN_TOKEN, Client, DialPolicy, Network, RequestBuilder, whole};
 use runtime::shutdown::Shutdown;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
-use url::Url;
-
-use crate::host_and_port::host_and_port;
 
 /// Limit of the bytes of a document.
 const MAX_BYTES: usize = 5 << 10;
@@ -146,6 +148,35 @@ fn has_json(headers: &HeaderMap) -> bool {
     let value = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json")
+}
+
+/// Values by their URLs, each with the time until which it counts.
+pub(crate) struct Cache<T>(Mutex<LruCache<String, (Arc<T>, Instant)>>);
+
+impl<T> Cache<T> {
+    /// An empty cache of at most `most` values.
+    pub(crate) fn new(most: NonZeroUsize) -> Self {
+        Self(Mutex::new(LruCache::new(most)))
+    }
+
+    /// Returns the value of `url`, unless its time is over.
+    pub(crate) fn get(&self, url: &str) -> Option<Arc<T>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (value, until) = all.get(url)?;
+        (*until > Instant::now()).then(|| Arc::clone(value))
+    }
+
+    /// Caches `value` for `lifetime`.
+    pub(crate) fn put(&self, url: &str, value: &Arc<T>, lifetime: Duration) {
+        let cached = (Arc::clone(value), Instant::now() + lifetime);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(url.to_owned(), cached);
+    }
+}
+
+/// Returns the host of `url`, with its port unless that is the usual one of its scheme: another port can be another service.
+pub(crate) fn host_and_port(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 #[cfg(test)]

@@ -1,27 +1,29 @@
-//! Ends of grants that a client causes: it revokes one of its tokens, or sends one that was used before.
+//! Ends of grants: a client revokes one of its tokens or sends one that was used before, or another process ended the grant.
 //!
-//! Invariants: each has an audit line, unless time alone ended the grant. Without room for the line, the grant stays and its
-//! client gets nothing. A code or token that was used twice was probably stolen, so its line is a warning and is counted. That
-//! is once for each grant, however many requests repeat it at once.
+//! Invariants: each end that a client causes has an audit line, unless time alone ended the grant. Without room for the line,
+//! the grant stays and its client gets nothing. A code or token that was used twice was probably stolen, so its line is a
+//! warning and is counted, once for each grant. While principals of grants are here, or several machines share the store, the
+//! number of removed grants is read twice a second, and nothing more. Only if it has changed, the keys and the ids of all
+//! grants are read, and what runs here with tokens of removed grants ends. A request costs nothing.
 //!
-//! Not here: ends by people and operators (`administration`), and what ends with a grant (`host`).
+//! Not here: ends by people and operators (`administration`), and what ends with a grant (`access`).
 //!
 //! Source: RFC 7009, section 2; RFC 9700, section 4.14.2.
 
-use std::time::SystemTime;
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
 
-use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor, Full, ReuseAlarm, Subject};
-
-use crate::access_token;
-use crate::clock::seconds;
 use crate::error::{Code, Error};
-use crate::fields::Fields;
 use crate::grant::{Grant, GrantEnd, Presented};
+use crate::keys::KeyError;
 use crate::records::Stored;
 use crate::request_counts::{Answer, CountedEndpoint};
 use crate::server::AuthorizationServer;
-use crate::token_request::ClaimedClient;
+use crate::store::StoreError;
+use crate::token_request::{ClaimedClient, Fields};
+use crate::{access_token, seconds};
+use runtime::telemetry::audit::{Actor, Full, ReuseAlarm, Subject};
+use runtime::telemetry::{RequestId, audit};
 
 /// Seconds after which a request may be repeated if its audit line has no room.
 const AUDIT_RETRY: u64 = 1;
@@ -95,4 +97,53 @@ fn subject(id: &str, grant: &Grant) -> Subject {
 
 fn no_room(_: Full) -> Error {
     Error::later("the audit log has no room; try again", AUDIT_RETRY)
+}
+
+/// The time between two looks at the store.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+impl AuthorizationServer {
+    /// Ends what runs here with tokens of grants that other processes ended, and keeps the keys current. Runs as long as the
+    /// program.
+    pub async fn follow_removals(&self) {
+        let (mut before, mut is_logged) = (None, false);
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            // Also if no client asks for a token: those of other gateways have to be verified.
+            match self.keys.at(seconds(SystemTime::now())).await {
+                // The store logs that it cannot be reached.
+                Ok(_) | Err(KeyError::Store(_)) => is_logged = false,
+                Err(_) if is_logged => {}
+                Err(error) => {
+                    tracing::error!(%error, "clients get no tokens");
+                    is_logged = true;
+                }
+            }
+            // Also without principals, if another machine may have replaced keys that the store has lost.
+            if self.keys.are_shared() || self.host.uses_grants() {
+                // The requests that need the store log its failures.
+                let _ = self.end_removed(&mut before).await;
+            }
+        }
+    }
+
+    /// Ends the grants that are used here and were removed from the store since there were `before` removals.
+    pub(crate) async fn end_removed(&self, before: &mut Option<u64>) -> Result<(), StoreError> {
+        let removed = self.grants.removed().await?;
+        if *before == Some(removed) {
+            return Ok(());
+        }
+        // The number of a store that lost its records, and the keys with them, is another one too.
+        self.keys.read_again();
+        // Before the ids: each of them was stored at some time, so it was removed if it is not stored now.
+        let used = self.host.used_grants();
+        if !used.is_empty() {
+            let stored: HashSet<String> = self.grants.ids().await?.into_iter().collect();
+            for grant in used.iter().filter(|grant| !stored.contains(*grant)) {
+                self.host.grant_ended(grant);
+            }
+        }
+        *before = Some(removed);
+        Ok(())
+    }
 }

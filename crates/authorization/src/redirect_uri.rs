@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-use crate::host_and_port::host_and_port;
+use crate::fetch::host_and_port;
 
 /// Limit of the length in bytes.
 const MAX_BYTES: usize = 2_048;

@@ -12,9 +12,7 @@ use crate::manager::catalog::Form;
 use json::Raw;
 use protocol::caching::{self, Caching};
 pub use protocol::output_schema as schema;
-use protocol::{
-    Era, ErrorObject, LogLevel, Notification, Reply, Version, implementation, meta, method, sanitize,
-};
+use protocol::{Era, ErrorObject, LogLevel, Notification, Reply, Version, meta, method, sanitize};
 use upstream::Question;
 
 /// The type of a final result.
@@ -77,7 +75,7 @@ pub fn own(caller: &Caller, result: &Raw) -> Raw {
 }
 
 fn complete(result: &Raw) -> Raw {
-    let info = Raw::empty_object().with(meta::SERVER_INFO, &implementation::own_info());
+    let info = Raw::empty_object().with(meta::SERVER_INFO, &meta::own_info());
     result.edit(&[("resultType", Some(&Raw::of(COMPLETE))), ("_meta", Some(&info))])
 }
 

@@ -30,7 +30,7 @@ use super::refresh::{self, Refresh};
 use super::status::{STABLE, State};
 use crate::supervisor_messages::{Change, Command, OfferReply, Update};
 use protocol::feature::Lists;
-use runtime::telemetry::pace::Pace;
+use runtime::telemetry::limit::Pace;
 
 /// Change notifications within this time count as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);

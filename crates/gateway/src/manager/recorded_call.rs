@@ -20,8 +20,7 @@ use super::live_events::{CallEnd, EventKind, LiveEvents, ToolCall};
 use super::routed_request::{RequestEnd, RoutedRequest};
 use super::snapshot::Server;
 use protocol::{Problem, Reply};
-use runtime::telemetry::client_calls::ClientCalls;
-use runtime::telemetry::durations::Outcome;
+use runtime::telemetry::durations::{ClientCalls, Outcome};
 use serde_json::Value;
 use upstream::{CallSource, EndedAttempts, ForwardedHeaders, ServerResponse};
 

@@ -8,12 +8,11 @@ use std::collections::HashSet;
 
 use super::problems::{Problems, quoted};
 use json::Raw;
-use protocol::Version;
-use protocol::definition;
 use protocol::feature::{Item, Kind, Tool};
-use protocol::legacy_form::LegacyForm;
 use protocol::message::MAX_DEPTH;
+use protocol::output_schema::LegacyForm;
 use protocol::uri::{MAX_URI, Template};
+use protocol::{Version, definition};
 use runtime::telemetry::limit::Limit;
 
 /// The longest name of a tool or prompt, in bytes. MCP recommends at most 128 characters.
