@@ -31,16 +31,15 @@ use crate::config::Config;
 use downstream::config::Transport;
 use downstream::guard::Guard;
 use downstream::listener::{self, ListeningSockets};
+use downstream::listening_sockets::SocketCounts;
 use downstream::sessions::Sessions;
-use downstream::socket_counts::SocketCounts;
 use downstream::stdio;
 use downstream::tls::Certificates;
 use gateway::LoginPages;
 use gateway::manager::{Manager, Scope};
-use runtime::memory;
 use runtime::shutdown::Shutdown;
-use runtime::telemetry;
 use runtime::worker::Workers;
+use runtime::{memory, telemetry};
 
 #[cfg(feature = "program")]
 pub(crate) use authorization_server::check as check_authorization_server;
@@ -388,8 +387,7 @@ async fn end(manager: &Manager) {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-    use futures_util::stream;
+    use futures_util::{FutureExt, stream};
 
     use super::*;
 

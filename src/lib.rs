@@ -29,7 +29,7 @@ pub use library::{
     ToolResponse, set_memory_budget,
 };
 pub use runtime::shutdown::Shutdown;
-pub use settings::error::{Error as ConfigError, Report};
+pub use settings::problem::{Error as ConfigError, Report};
 pub use settings::{Mark, Problem, Shown};
 
 /// The examples of the page on the library, compiled and run.

@@ -4,18 +4,17 @@
 #![no_main]
 
 use bytes::Bytes;
-use json::{Raw, byte_order_mark};
+use json::{Raw, raw};
 use libfuzzer_sys::fuzz_target;
-use protocol::meta;
+use protocol::{Era, Message, meta};
 use protocol::meta::Sender;
-use protocol::{Era, Message};
 use serde_json::value::RawValue;
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {
     let bytes = Bytes::copy_from_slice(data);
     // A byte order mark is ignored before what a server sends, not before what a client sends.
-    let unmarked = byte_order_mark::behind(&bytes).unwrap_or_else(|| bytes.clone());
+    let unmarked = raw::behind(&bytes).unwrap_or_else(|| bytes.clone());
     for (read, text) in [(Message::from_client as fn(&Bytes) -> _, &bytes), (Message::from_server, &unmarked)]
     {
         let Ok(message) = read(&bytes) else {

@@ -4,14 +4,14 @@
 //! read. The file that the path leads to counts: the exchange of a symbolic link (Kubernetes) or of the file (editors) is a
 //! change. A file that is gone or empty is waited for.
 //!
-//! The file is looked at again and again, as key files and certificates are ([`runtime::file_stamp`]).
+//! The file is looked at again and again, as key files and certificates are ([`runtime::regular_file`]).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 
-use runtime::file_stamp::FileStamp;
+use runtime::regular_file::FileStamp;
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -23,19 +23,19 @@ use secrecy::zeroize::Zeroizing;
 
 pub(crate) use listener::Listener;
 use settings::document::{self, Document};
-pub(crate) use settings::error::{Error, Report};
 pub(crate) use settings::expand::Lookup;
 use settings::expand::SecretLookup;
-use settings::{error, expand};
+pub(crate) use settings::problem::{Error, Report};
+use settings::{
+    Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, expand,
+    problem, settings,
+};
 #[cfg(feature = "program")]
 pub(crate) use shown::is_public_setting;
 
 use gateway::manager::remembered::Folder;
 use gateway::manager::{self, LimitTargets, history, without_effect};
 use runtime::regular_file;
-use settings::{
-    Entry, Fields, Fingerprint, FromSetting, Mark, Node, Problem, Problems, Setting, Shown, Value, settings,
-};
 use upstream::api::Kinds;
 
 /// The complete configuration.
@@ -280,7 +280,7 @@ fn invalid(path: &Path, text: &str, document: &Document, problems: &Problems) ->
 
 fn report(path: &Path, text: &str, document: &Document, problems: Vec<Problem>) -> Report {
     let file = path.display().to_string();
-    error::Source { file: &file, text, tokens: &document.tokens }.report(problems)
+    problem::Source { file: &file, text, tokens: &document.tokens }.report(problems)
 }
 
 /// Returns the configuration if it has no mistake.

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use runtime::telemetry::client_calls::ClientCalls;
-use runtime::telemetry::durations::{Durations, Outcome};
+use runtime::telemetry::durations::{ClientCalls, Durations, Outcome};
 use runtime::telemetry::metrics::{
     self, AuthorizationUsage, CacheUsage, CallerLimit, Calls, Changed, Clients, EndpointRequests, Figures,
     Load, MemoryUsage, OneOf, Server, Sockets, Stored,

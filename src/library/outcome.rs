@@ -79,7 +79,7 @@ impl ToolResponse {
 pub enum StartError {
     /// The configuration is not valid; the error names all its problems.
     #[error(transparent)]
-    Config(#[from] settings::error::Error),
+    Config(#[from] settings::problem::Error),
     /// A server cannot be reached in the way that its settings say.
     #[error("{0}")]
     Server(String),

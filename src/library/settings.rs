@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{StartError, Switchyard};
 use crate::config;
-use settings::error::{Error, Report};
+use settings::problem::{Error, Report};
 
 /// The name of a configuration that is no file, in errors.
 const IN_CODE: &str = "(configuration in code)";

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use auth::{Authenticator, Role};
 use proptest::prelude::*;
-use settings::error::Error;
+use settings::problem::Error;
 use switchyard_mcp::program::Config;
 
 use crate::support::Gateway;

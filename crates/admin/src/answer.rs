@@ -15,7 +15,7 @@ use auth::Principal;
 use gateway::manager::CallResponse;
 use json::Raw;
 use protocol::error::code::INVALID_PARAMS;
-use protocol::openapi::{CallCode, JsonObject};
+use protocol::error_code::{CallCode, JsonObject};
 use protocol::{ErrorCode, ErrorObject};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::RequestId;

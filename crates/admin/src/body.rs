@@ -16,8 +16,8 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use json::Raw;
 use protocol::ErrorCode;
+use protocol::error_code::JsonObject;
 use protocol::message::MAX_DEPTH;
-use protocol::openapi::JsonObject;
 use protocol::problem::FieldError;
 use settings::nearest;
 

@@ -31,7 +31,7 @@ use super::problem::Problem;
 use auth::Principal;
 use json::Raw;
 use protocol::error::code::INTERNAL_ERROR;
-use protocol::openapi::JsonObject;
+use protocol::error_code::JsonObject;
 use protocol::{ErrorCode, ErrorObject, Reply};
 use runtime::telemetry::RequestId;
 use upstream::Question;

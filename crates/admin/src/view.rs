@@ -15,7 +15,7 @@ use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{NotConfigured, ServerEntry, ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
-use protocol::openapi::JsonObject;
+use protocol::error_code::JsonObject;
 use protocol::sanitize::clipped;
 use runtime::telemetry::durations::{Outcome, Quantiles};
 use upstream::config::Transport;

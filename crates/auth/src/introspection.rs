@@ -7,7 +7,7 @@
 //!
 //! Invariants: a service that cannot be asked is an error and lets nobody in. An answer is known for at most [`ACTIVE`]
 //! and never beyond `exp`; a refusal for [`REFUSED`]. At most [`MOST_KNOWN`] answers are known. After a failure the
-//! service is not asked for [`PAUSE`].
+//! service is not asked for [`PAUSE`]. URLs of login services have no user and no password, because URLs are logged.
 //!
 //! Not here: what the claims must be (`jwt`), which credentials are tokens (the crate root).
 //!
@@ -23,9 +23,6 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, AUTHORIZATION};
 use http::{Method, StatusCode};
 use lru::LruCache;
-use net::http::{Client, DialPolicy, Network, RequestBuilder, ResponseLimits};
-use runtime::shutdown::Shutdown;
-use runtime::telemetry::pace::Pace;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -35,9 +32,11 @@ use super::principal::Principal;
 use super::{Denied, Error};
 use crate::revocation::RevocationState;
 use crate::role_words::filled;
-use crate::service_url::parse_url;
 use crate::token_cache::TokenDigest;
 use json::Raw;
+use net::http::{Client, DialPolicy, Network, RequestBuilder, ResponseLimits};
+use runtime::shutdown::Shutdown;
+use runtime::telemetry::limit::Pace;
 use settings::{Setting, settings};
 
 /// Limits of one answer.
@@ -238,4 +237,16 @@ fn basic(id: &str, secret: &SecretString) -> SecretString {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is held, and every change is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Parses a URL of HTTP without a user, a password and a fragment.
+pub(super) fn parse_url(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    (is_plain && url.has_host() && matches!(url.scheme(), "http" | "https")).then_some(url)
+}
+
+/// Parses the URL of an issuer, which has no query (RFC 8414, section 2).
+pub(super) fn parse_issuer(text: &str) -> Option<Url> {
+    parse_url(text).filter(|url| url.query().is_none())
 }

@@ -1,24 +1,29 @@
-//! Tokens of one issuer: strict checks (RFC 7519, RFC 8725), of signatures or by introspection.
+//! Tokens of one issuer: strict checks (RFC 7519, RFC 8725), of signatures or by introspection, and their signer for tests and
+//! for instances with the same configuration.
 //!
 //! Invariants: algorithms and keys come from the configuration, never from the token. All algorithms are of
 //! one family. `kid` only chooses among the configured keys, and `jku`, `x5u`, `x5c` and `jwk` are ignored.
-//! `exp`, `iss`, `aud` and `sub` are required (`iss` and `aud` unless `jwt.require` leaves them out), and `nbf`, if present, must have passed. No key occurs twice
-//! in header or claims, so all readers of a token see the same role.
+//! `exp`, `iss`, `aud` and `sub` are required (`iss` and `aud` unless `jwt.require` leaves them out), and `nbf`, if present, must
+//! have passed. No key occurs twice in header or claims, so all readers of a token see the same role. A token that a login
+//! service described passes the same checks, without a signature. A signed token was verified once.
+//!
+//! Not here: the question to the service (`introspection`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, Validation};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 
 use super::introspection::Introspector;
-use super::jwt_keys::{VerificationKey, VerificationKeys};
+use super::jwt_keys::{VerificationKey, VerificationKeys, encoding_key};
 use super::key_set::KeySet;
 use super::principal::{Principal, Role};
 use super::role_words::{RoleWords, is_subject};
@@ -297,7 +302,7 @@ impl Verifier {
     }
 
     /// Whether the token is of the configured issuer. A token without `iss` is, if the claim is not required.
-    pub(super) fn is_of_issuer(&self, claims: &Raw) -> bool {
+    fn is_of_issuer(&self, claims: &Raw) -> bool {
         let Some(expected) = &self.source.issuer else { return true };
         match claims.get("iss") {
             Some(issuer) => issuer.read::<String>().is_ok_and(|issuer| issuer == *expected),
@@ -306,7 +311,7 @@ impl Verifier {
     }
 
     /// Whether the token was issued to an accepted client: `azp`, or `client_id` (RFC 9068) if there is none.
-    pub(super) fn is_for_known_party(&self, claims: &Raw) -> bool {
+    fn is_for_known_party(&self, claims: &Raw) -> bool {
         let party = || claims.get("azp").or_else(|| claims.get("client_id"))?.read::<String>().ok();
         self.parties.is_empty() || party().is_some_and(|party| self.parties.contains(&party))
     }
@@ -378,6 +383,126 @@ pub(super) const fn reason_of(kind: &ErrorKind) -> Reason {
         ErrorKind::MissingRequiredClaim(_) | ErrorKind::InvalidClaimFormat(_) => Reason::Claims,
         ErrorKind::InvalidAlgorithm | ErrorKind::InvalidKeyFormat => Reason::Header,
         _ => Reason::Malformed,
+    }
+}
+
+/// The claims of a token that Switchyard signs.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant<'a> {
+    /// The subject.
+    pub subject: &'a str,
+    /// The role of the subject.
+    pub role: Role,
+    /// How long the token is valid, from `now` on.
+    pub lifetime: Duration,
+}
+
+/// Signs tokens that an instance with the same configuration accepts.
+pub struct Signer {
+    verifier: Verifier,
+    config: Jwt,
+    key: EncodingKey,
+    header: Header,
+}
+
+impl Signer {
+    /// A signer with the configured secret. If the configuration has only the public key, it signs with
+    /// `private_key` (PEM). `kid` names the key in a key set.
+    pub fn new(config: &Jwt, private_key: Option<&[u8]>, kid: Option<&str>) -> Result<Self, Error> {
+        if matches!(config.key, KeySource::Published(_) | KeySource::Introspection(_)) {
+            return Err(Error::Key("tokens come from the login service, which alone has the private key"));
+        }
+        let verifier = Verifier::new(config)?;
+        let algorithm = verifier.validation.algorithms[0];
+        let key = match (&config.key, private_key) {
+            (KeySource::Secret(secret), None) => EncodingKey::from_secret(secret.expose_secret().as_bytes()),
+            (KeySource::Secret(_), Some(_)) => {
+                return Err(Error::Key(
+                    "tokens are signed with the configured secret, not with a private key",
+                ));
+            }
+            (_, Some(pem)) => encoding_key(algorithm, pem)?,
+            (_, None) => return Err(Error::Key("only the public key is configured; give the private key")),
+        };
+        let mut header = Header::new(algorithm);
+        header.kid = kid.map(str::to_owned);
+        Ok(Self { verifier, config: config.clone(), key, header })
+    }
+
+    /// Signs a token and verifies it once. A private key that does not match the configured public key is
+    /// therefore an error here, not a puzzle later.
+    pub fn sign(&self, grant: &Grant<'_>, now: SystemTime) -> Result<SecretString, Error> {
+        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let (role_claim, word) = self
+            .config
+            .roles
+            .words_for(grant.role)
+            .ok_or(Error::Key("no word in `role_map` stands for this role"))?;
+        let mut claims = serde_json::json!({
+            "sub": grant.subject,
+            "iat": since(now), "exp": since(now).saturating_add(grant.lifetime.as_secs()),
+            "jti": uuid::Uuid::new_v4().to_string(), role_claim: word,
+        });
+        for (name, value) in [("iss", &self.config.issuer), ("aud", &self.config.audience)] {
+            if let Some(value) = value {
+                claims[name] = value.as_str().into();
+            }
+        }
+        let token = jsonwebtoken::encode(&self.header, &claims, &self.key)?;
+        match self.verifier.check(&token) {
+            Ok(_) => Ok(token.into()),
+            Err(_) => Err(Error::Key(
+                "a token signed with this key would not be accepted: wrong key, `kid` or subject",
+            )),
+        }
+    }
+}
+
+impl Verifier {
+    /// Whether a login service is asked about each token.
+    pub(super) const fn is_introspecting(&self) -> bool {
+        self.introspector.is_some()
+    }
+
+    /// Asks the login service about `token`; `None` if tokens are signed.
+    pub(super) async fn introspect(&self, token: &str) -> Option<Result<Principal, Denied>> {
+        let introspector = self.introspector.as_ref()?;
+        Some(introspector.ask(token, |claims| self.active(claims, introspector)).await)
+    }
+
+    /// Returns the principal of a token that the login service described.
+    fn active(&self, claims: &Raw, introspector: &Introspector) -> Result<Principal, Denied> {
+        let refused = |reason| Err(Denied::Credential(reason));
+        if claims.get_as::<bool>("active") != Some(true) {
+            return refused(Reason::Inactive);
+        }
+        let (now, leeway) = (jsonwebtoken::get_current_timestamp(), self.validation.leeway);
+        let time = |name| claims.get(name).map(|time| time.read::<f64>());
+        let seconds = |time: u64| Duration::from_secs(time).as_secs_f64();
+        match (time("exp"), time("nbf")) {
+            (Some(Err(_)), _) | (_, Some(Err(_))) => return refused(Reason::Claims),
+            (Some(Ok(exp)), _) if exp <= seconds(now) => return refused(Reason::Expired),
+            (_, Some(Ok(nbf))) if nbf > seconds(now + leeway) => return refused(Reason::NotYet),
+            _ => {}
+        }
+        if !self.is_of_issuer(claims) {
+            return refused(Reason::Issuer);
+        }
+        if !self.is_for_audience(claims) {
+            return refused(Reason::Audience);
+        }
+        if !self.is_for_known_party(claims) {
+            return refused(Reason::Party);
+        }
+        self.principal(claims, introspector.revocation_state())
+    }
+
+    /// Whether `aud`, a text or a list, has the configured audience.
+    fn is_for_audience(&self, claims: &Raw) -> bool {
+        let Some(expected) = &self.source.audience else { return true };
+        let Some(audience) = claims.get("aud") else { return !self.required.audience };
+        audience.read::<String>().is_ok_and(|one| one == *expected)
+            || audience.read::<Vec<String>>().is_ok_and(|all| all.contains(expected))
     }
 }
 

@@ -9,10 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::Denied;
-use super::super::jwt::Verifier;
 use super::super::jwt::tests::{PLAIN, SECRET, b64, claims, config, grant, hmac, hs256, sign, with};
+use super::super::jwt::{Signer, Verifier};
 use super::super::principal::{Principal, Role};
-use super::super::signer::Signer;
 use super::*;
 
 fn pem(label: &str, der: &[u8]) -> String {

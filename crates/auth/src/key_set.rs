@@ -1,4 +1,4 @@
-//! Schedule of the key set that a login service publishes: when it is fetched, and which tokens wait for that.
+//! The key set that a login service publishes: when it is fetched, which tokens wait for that, and where it is.
 //!
 //! ```text
 //!             REFRESH_EVERY, or a retry after a failure
@@ -10,27 +10,38 @@
 //! requests wait for it, each at most [`WAIT`]. Keys that could not be fetched again for [`KEPT`] are dropped.
 //! Requests whose key is known never come here.
 //!
-//! Not here: the fetch (`key_set_fetch`), the keys themselves (`jwt_keys`).
+//! A response has at most [`LIMITS`], and a redirect is followed within its origin only. Metadata counts only if it names
+//! exactly the configured issuer. The operator wrote the URLs of the issuer and of `jwks_url`, so they may have any address. A
+//! key set on another host, which the metadata names, must have a public address and HTTPS.
+//!
+//! Not here: the keys themselves (`jwt_keys`), the task that fetches (`key_set_task`).
+//!
+//! Source: RFC 8414, sections 3 and 5; `OpenID` Connect Discovery 1.0, section 4.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Method, StatusCode};
 use rand::RngExt;
+use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
+use url::Url;
 
 use super::token_config::KeySetLocation;
 use super::{Denied, Reason};
-use net::http::Network;
+use net::http::{Client, DialPolicy, Network, RequestBuilder, ResponseLimits};
+use runtime::shutdown::Shutdown;
 
 /// How often the keys are fetched. A key that the login service removed is accepted for at most this long.
 const REFRESH_EVERY: Duration = Duration::from_mins(10);
 /// The shortest time between two fetches that unknown `kid`s cause.
 pub(super) const ASK_EVERY: Duration = Duration::from_mins(1);
 /// How long keys are used after the last successful fetch.
-pub(super) const KEPT: Duration = Duration::from_hours(24);
+const KEPT: Duration = Duration::from_hours(24);
 /// Pause before the first retry of a failed fetch; it doubles up to [`ASK_EVERY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// How long a request waits for a fetch.
@@ -224,6 +235,87 @@ impl KeySet {
             self.answered.send_replace(has_succeeded);
         }
         outcome
+    }
+}
+
+/// Limits of one response.
+const LIMITS: ResponseLimits = ResponseLimits { bytes: 64 * 1024, time: Duration::from_secs(5) };
+
+/// Fetches the key set. An error is for the log.
+pub(super) async fn fetch(key_set: &KeySet, tasks: &Shutdown) -> Result<Bytes, String> {
+    match &key_set.location {
+        KeySetLocation::Url(url) => get(url, (DialPolicy::Anywhere, &key_set.network), tasks).await,
+        KeySetLocation::Issuer(issuer) => {
+            let url = discovered(issuer, key_set, tasks).await?;
+            let dial_policy = dial_policy_of(&url, issuer).ok_or_else(|| {
+                format!("the metadata of the issuer names {url}, which must be an HTTPS URL; set `jwks_url`")
+            })?;
+            get(&url, (dial_policy, &key_set.network), tasks).await
+        }
+    }
+}
+
+/// The addresses that a key set may have which the metadata of `issuer` names.
+fn dial_policy_of(url: &Url, issuer: &Url) -> Option<DialPolicy> {
+    let is_plain = url.username().is_empty() && url.password().is_none();
+    let is_same_host = url.host() == issuer.host();
+    let is_safe = url.scheme() == "https" || (is_same_host && url.scheme() == issuer.scheme());
+    (is_plain && is_safe).then_some(if is_same_host { DialPolicy::Anywhere } else { DialPolicy::Public })
+}
+
+/// Returns the URL of the key set that the metadata of `issuer` names.
+async fn discovered(issuer: &Url, key_set: &KeySet, tasks: &Shutdown) -> Result<Url, String> {
+    let mut failures = Vec::new();
+    for place in places(issuer) {
+        let document = get(&place, (DialPolicy::Anywhere, &key_set.network), tasks).await;
+        match document.and_then(|document| key_set_of(&document, &key_set.issuer)) {
+            Ok(url) => return Ok(url),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    Err(failures.join("; "))
+}
+
+/// The URLs of the metadata, the most common one first.
+fn places(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/');
+    let mut paths = vec![
+        format!("{path}/.well-known/openid-configuration"),
+        format!("/.well-known/oauth-authorization-server{path}"),
+        format!("/.well-known/openid-configuration{path}"),
+    ];
+    if path.is_empty() {
+        // Without a path, the first and the last place are one.
+        paths.truncate(2);
+    }
+    let at = |path: String| {
+        let mut url = issuer.clone();
+        url.set_path(&path);
+        url
+    };
+    paths.into_iter().map(at).collect()
+}
+
+fn key_set_of(document: &[u8], issuer: &str) -> Result<Url, String> {
+    let document: Value =
+        serde_json::from_slice(document).map_err(|_| "the metadata of the issuer is not JSON".to_owned())?;
+    if document["issuer"] != issuer {
+        return Err(
+            "the metadata is of another issuer than `jwt.issuer`; compare the slash at the end".into()
+        );
+    }
+    let url = document["jwks_uri"].as_str().and_then(|url| Url::parse(url).ok());
+    url.filter(Url::has_host).ok_or_else(|| "the metadata of the issuer names no `jwks_uri`".into())
+}
+
+async fn get(url: &Url, way: (DialPolicy, &Network), tasks: &Shutdown) -> Result<Bytes, String> {
+    let failed = |error: net::http::Error| format!("{url}: {error}");
+    let client = Client::new(url, way, 0, tasks).map_err(failed)?;
+    let response = client.fetch(RequestBuilder::new(Method::GET, url.clone()), LIMITS).await;
+    let response = response.map_err(failed)?;
+    match response.status {
+        StatusCode::OK => Ok(response.body),
+        status => Err(format!("{url}: the status is {status}")),
     }
 }
 

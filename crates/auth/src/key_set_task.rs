@@ -3,7 +3,7 @@
 //! Invariants: keys are replaced as a whole, and only by a set that has a usable key. A fetch that fails changes
 //! nothing, until the keys have become too old. A principal whose key is gone is notified as after a reload.
 //!
-//! Not here: when to fetch (`key_set`), how (`key_set_fetch`).
+//! Not here: when and how to fetch (`key_set`).
 
 use std::sync::{Arc, PoisonError};
 
@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use super::jwt::Verifier;
 use super::jwt_keys::VerificationKeys;
 use super::key_set::{KeySet, Outcome};
-use super::{Authenticator, key_set_fetch};
+use super::{Authenticator, key_set};
 use runtime::shutdown::Shutdown;
 
 impl Authenticator {
@@ -23,7 +23,7 @@ impl Authenticator {
         let tasks = tasks.clone();
         let fetch = move |key_set: Arc<KeySet>| {
             let tasks = tasks.clone();
-            Box::pin(async move { key_set_fetch::fetch(&key_set, &tasks).await })
+            Box::pin(async move { key_set::fetch(&key_set, &tasks).await })
                 as BoxFuture<'static, Result<Bytes, String>>
         };
         tokio::join!(self.keep_keys_by(&fetch), self.follow_key_file());

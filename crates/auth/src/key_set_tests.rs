@@ -209,3 +209,62 @@ async fn a_reload_keeps_the_keys_of_the_same_service_only() {
     assert!(is_unavailable(&service.check(&token(&one, "one")).await));
     assert!(service.fetches() > 1);
 }
+
+mod key_set_fetch {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).expect(text)
+    }
+
+    #[test]
+    fn metadata_is_searched_at_every_place_of_the_specifications() {
+        let found = |issuer| places(&url(issuer)).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            found("https://h/realms/a/"),
+            [
+                "https://h/realms/a/.well-known/openid-configuration",
+                "https://h/.well-known/oauth-authorization-server/realms/a",
+                "https://h/.well-known/openid-configuration/realms/a",
+            ]
+        );
+        assert_eq!(
+            found("https://h/"),
+            [
+                "https://h/.well-known/openid-configuration",
+                "https://h/.well-known/oauth-authorization-server"
+            ]
+        );
+    }
+
+    #[test]
+    fn metadata_of_another_issuer_names_no_keys() {
+        let read = |json: &str| key_set_of(json.as_bytes(), "https://h/a").map(|url| url.to_string());
+        let good = r#"{"issuer": "https://h/a", "jwks_uri": "https://h/keys"}"#;
+        assert_eq!(read(good).as_deref(), Ok("https://h/keys"));
+        for bad in [
+            r#"{"issuer": "https://h/a/", "jwks_uri": "https://h/keys"}"#,
+            r#"{"jwks_uri": "https://h/keys"}"#,
+            r#"{"issuer": "https://h/a"}"#,
+            r#"{"issuer": "https://h/a", "jwks_uri": "/keys"}"#,
+            "[]",
+            "<html>",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_key_set_on_another_host_must_be_public_and_use_https() {
+        let dial_policy = |at, issuer| dial_policy_of(&url(at), &url(issuer));
+        assert_eq!(dial_policy("https://h:8443/keys", "https://h/"), Some(DialPolicy::Anywhere));
+        assert_eq!(
+            dial_policy("http://127.0.0.1:81/keys", "http://127.0.0.1:80/"),
+            Some(DialPolicy::Anywhere)
+        );
+        assert_eq!(dial_policy("https://keys.example/", "https://h/"), Some(DialPolicy::Public));
+        assert_eq!(dial_policy("http://h/keys", "https://h/"), None);
+        assert_eq!(dial_policy("http://169.254.169.254/keys", "http://h/"), None);
+        assert_eq!(dial_policy("https://a:b@h/keys", "https://h/"), None);
+    }
+}

@@ -8,19 +8,15 @@
 //!
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
-mod active_tokens;
 mod api_key;
 mod api_keys;
 mod config;
-mod derive;
 mod id_token;
 mod introspection;
 mod jwt;
 mod jwt_keys;
 mod key_file;
-mod key_file_task;
 mod key_set;
-mod key_set_fetch;
 mod key_set_task;
 mod own_tokens;
 mod password_check;
@@ -29,9 +25,6 @@ mod principal;
 mod revocation;
 mod role_words;
 mod seal;
-mod sealing_keys;
-mod service_url;
-mod signer;
 mod token_cache;
 mod token_config;
 pub mod token_format;
@@ -45,7 +38,7 @@ use std::time::SystemTime;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
-use key_file_task::FollowedKeys;
+use key_file::FollowedKeys;
 use revocation::RevocationState;
 use token_cache::LazyDigest;
 use tokio::sync::watch;
@@ -54,13 +47,12 @@ pub use api_key::{ApiKey, KeyHash, generate, is_id, parse_time, time_text};
 pub use config::{ApiKeyList, Config};
 pub use id_token::IdTokens;
 pub use introspection::Introspection;
-pub use jwt::TokenSource;
+pub use jwt::{Grant, Signer, TokenSource};
 pub use key_file::{KeyFile, StoredKey};
 pub use own_tokens::TokenIssuer;
 pub use principal::{Action, Person, Principal, Role};
 pub use role_words::{EVERYTHING, RoleWords, ViewWords, read_role_map};
 pub use seal::{Sealer, read_seal_keys};
-pub use signer::{Grant, Signer};
 pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey, RequiredClaims};
 
 /// Header that may carry an API key instead of `Authorization`.

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::hmac;
 use lru::LruCache;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
@@ -45,43 +45,20 @@ const MOST_GOOD: NonZeroUsize = NonZeroUsize::new(4 * MOST_KEYS).expect("not zer
 #[derive(Debug)]
 pub(super) struct CheckQueue {
     running: Arc<Semaphore>,
-    /// One sender for each waiting request. Dropping it ends the wait.
-    waiting: Mutex<Vec<oneshot::Sender<()>>>,
+    waiting: Semaphore,
 }
 
 impl Default for CheckQueue {
     fn default() -> Self {
-        Self { running: Arc::new(Semaphore::new(1)), waiting: Mutex::default() }
+        Self { running: Arc::new(Semaphore::new(1)), waiting: Semaphore::new(MOST_WAITING) }
     }
 }
 
 impl CheckQueue {
-    /// Waits for the right to compute, which lasts until it is dropped.
+    /// Waits for the right to compute, which lasts until it is dropped. None if too many wait, or for too long.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        let evicted = self.wait()?;
-        let running = Arc::clone(&self.running).acquire_owned();
-        tokio::select! {
-            biased;
-            turn = timeout(QUEUE_WAIT, running) => turn.ok()?.ok(),
-            _ = evicted => None,
-        }
-    }
-
-    /// Takes a place to wait. If all are taken, one of all requests is refused at random, so that the first ones do not
-    /// keep all places. Returns `None` if it is this one.
-    fn wait(&self) -> Option<oneshot::Receiver<()>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|place| !place.is_closed());
-        if waiting.len() >= MOST_WAITING {
-            let refused = rand::random_range(0..=waiting.len());
-            if refused == waiting.len() {
-                return None;
-            }
-            waiting.swap_remove(refused);
-        }
-        let (place, evicted) = oneshot::channel();
-        waiting.push(place);
-        Some(evicted)
+        let _place = self.waiting.try_acquire().ok()?;
+        timeout(QUEUE_WAIT, Arc::clone(&self.running).acquire_owned()).await.ok()?.ok()
     }
 }
 

@@ -6,21 +6,25 @@
 //! opened. A reader can see that two tokens have equal content, which is intended (a task has one id), but nothing
 //! else.
 //!
+//! Keys are derived from one secret with HKDF-SHA256 (RFC 5869), with a label for each use, so that two uses of one secret share
+//! no key. They are wiped from memory when they are dropped. In the settings (`seal_keys` and `vault_key`) a key is a reference
+//! such as `${NAME}`, so that none is in the configuration file itself.
+//!
 //! Not here: the lifetime and the content of tokens. The length of a token is limited by its message, and opening takes
 //! one pass.
 
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::hmac;
+use aws_lc_rs::{hkdf, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rand::TryRng;
 use rand::rngs::SysRng;
+use secrecy::zeroize::Zeroizing;
 
 use super::Principal;
-use super::derive::Secret;
-use super::sealing_keys;
+use super::token_config::read_secret;
 use runtime::secret::{ExposeSecret, SecretString};
 use settings::Setting;
 
@@ -133,7 +137,48 @@ fn associated(purpose: &str, principal: &Principal) -> Vec<u8> {
 
 /// Reads `seal_keys`: references to secrets. The first one seals, and all of them open.
 pub fn read_seal_keys(setting: &Setting<'_>) -> Option<Vec<SecretString>> {
-    sealing_keys::read(setting, &setting.list()?, "remove the setting for a new key at each start")
+    read(setting, &setting.list()?, "remove the setting for a new key at each start")
+}
+
+/// The extracted secret, from which keys are derived.
+pub(crate) struct Secret(hkdf::Prk);
+
+impl Secret {
+    /// Extracts `secret` for the use that `label` names.
+    pub(crate) fn new(label: &[u8], secret: &[u8]) -> Self {
+        Self(hkdf::Salt::new(hkdf::HKDF_SHA256, label).extract(secret))
+    }
+
+    /// Derives the key for `purpose`.
+    pub(crate) fn key(&self, purpose: &[u8]) -> Zeroizing<[u8; 32]> {
+        let mut key = Zeroizing::new([0; 32]);
+        let purpose = [purpose];
+        let output = self.0.expand(&purpose, hkdf::HKDF_SHA256);
+        output.and_then(|output| output.fill(&mut *key)).expect("32 bytes can be derived");
+        key
+    }
+}
+
+/// Limit of keys that open one kind of sealed values, because each one may be tried.
+const MAX_KEYS: usize = 8;
+
+/// Reads `items`, the keys of `setting`. `hint` says what happens without the setting.
+pub(super) fn read(setting: &Setting<'_>, items: &[Setting<'_>], hint: &str) -> Option<Vec<SecretString>> {
+    if items.is_empty() || items.len() > MAX_KEYS {
+        let message = format!("expected 1 to {MAX_KEYS} keys, found {}", items.len());
+        setting.key_problem(message, Some(hint.into()));
+        return None;
+    }
+    Some(items.iter().filter_map(read_one).collect())
+}
+
+fn read_one(setting: &Setting<'_>) -> Option<SecretString> {
+    if setting.is_literal() {
+        let hint = "set a variable of the environment to it, and write `${NAME}`".to_owned();
+        setting.hidden_problem("a key stands in the file itself", Some(hint));
+        return None;
+    }
+    read_secret(setting)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Invariants: the keys come from one source. Secrets are never shown in problems. A URL with a user or password in it
 //! is refused, because URLs are logged.
 //!
-//! Not here: reading key files (`jwt_keys`), fetching key sets (`key_set_fetch`).
+//! Not here: reading key files (`jwt_keys`), fetching key sets (`key_set`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,9 +12,8 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::introspection::Introspection;
+use super::introspection::{Introspection, parse_issuer, parse_url};
 use super::role_words::{RoleWords, filled};
-use super::service_url::{parse_issuer, parse_url};
 use net::http::Network;
 use settings::{FromSetting, Setting, settings};
 

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::SystemTime;
 
 use crate::client::{Client, ClientSource};
-use crate::clock::{moment, seconds};
 use crate::grant::Grant;
 use crate::grants::{GrantFilter, GrantSummary};
 use crate::server::AuthorizationServer;
 use crate::store::StoreError;
+use crate::{moment, seconds};
 
 /// Some grants, in the order of their ids. Those of one owner are beside each other.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,14 +9,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::RequestedAccess;
+use crate::access::{Endpoint, Host, RequestedAccess};
 use crate::client::{Client, ClientSource};
 use crate::error::{Code, Error};
-use crate::fields::Fields;
-use crate::host::{Endpoint, Host};
-use crate::pkce::Challenge;
+use crate::grant::Challenge;
 use crate::redirect_uri::{Receiver, with_parameters};
 use crate::resource;
+use crate::token_request::Fields;
 
 /// Why a request gets no code.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,22 +1,29 @@
-//! Finds clients, wherever their metadata is, and checks that they are who they claim to be.
+//! Finds clients, wherever their metadata is, and checks that they are who they claim to be. The id of a client may be the URL
+//! of a document with its metadata.
 //!
 //! Invariants: an id of the operator's file comes first, so nobody can register or publish another client under it.
+//! A URL is fetched only in the form that its parser prints, so the id that people see is the place that is
+//! contacted. A document belongs to the id that names it. A document that is not valid, and a failure, are not cached.
 //! Callers come with a person who is signed in, or with a code or refresh token of this server (see `fetch`).
+//!
+//! Source: draft-ietf-oauth-client-id-metadata-document-02, sections 3 to 5; MCP 2026-07-28
+//! `basic/authorization/client-registration`.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::CACHE_CONTROL;
 use jsonwebtoken::jwk::JwkSet;
 use secrecy::ExposeSecret;
-use url::Url;
+use url::{Host, Url};
 
-use crate::client::{Client, ClientAuthentication, ClientSource};
-use crate::client_assertion;
-use crate::client_document::{Documents, client_host, is_document_id};
+use crate::client;
+use crate::client::{Client, ClientAuthentication, ClientMetadata, ClientSource};
 use crate::error::{Code, Error};
-use crate::fetch::{Cache, FetchError, Fetcher};
+use crate::fetch::{Cache, FetchError, Fetcher, host_and_port};
 use crate::grant::Grant;
 use crate::registration::Registrations;
 use crate::token_request::ClaimedClient;
@@ -100,8 +107,7 @@ impl Clients {
             ClientAuthentication::KeysAt(url) => self.key_set(url, &client, &grant.owner).await?,
         };
         let assertion = claimed.assertion.as_ref().ok_or_else(|| refused("`client_assertion` is missing"))?;
-        client_assertion::verify(assertion.expose_secret(), &grant.client, &keys, audiences, now)
-            .map_err(refused)
+        client::verify(assertion.expose_secret(), &grant.client, &keys, audiences, now).map_err(refused)
     }
 
     async fn key_set(&self, url: &str, client: &Client, owner: &str) -> Result<Arc<JwkSet>, Error> {
@@ -119,5 +125,168 @@ impl Clients {
         let keys = Arc::new(json.read().map_err(|_| absent())?);
         self.key_sets.put(url, &keys, KEY_SET_LIFETIME);
         Ok(keys)
+    }
+}
+
+/// Limit of cached documents.
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+/// Limit of the length of an id in bytes.
+const MAX_ID: usize = 1_024;
+/// The shortest time for which a document is cached, whatever its host wants.
+const SHORTEST: Duration = Duration::from_mins(1);
+/// The longest one.
+const LONGEST: Duration = Duration::from_hours(24);
+/// The time for which a document is cached if its host says nothing.
+const USUAL: Duration = Duration::from_hours(1);
+/// Seconds after which a client may try again if its host cannot be reached.
+const RETRY: u64 = 30;
+
+/// The documents of clients.
+pub(crate) struct Documents {
+    cached: Cache<Client>,
+}
+
+impl Documents {
+    pub(crate) fn new() -> Self {
+        Self { cached: Cache::new(MAX_CACHED) }
+    }
+
+    /// Returns the client with the id `id`, for `owner`.
+    pub(crate) async fn find(&self, id: &str, owner: &str, fetcher: &Fetcher) -> Result<Arc<Client>, Error> {
+        let url = parse_id(id).map_err(|reason| Error::new(Code::InvalidClient, reason))?;
+        if let Some(client) = self.cached.get(id) {
+            return Ok(client);
+        }
+        let (json, headers) = fetcher.fetch(&url, owner, true).await.map_err(|error| match error {
+            FetchError::Refused(reason) => Error::new(Code::InvalidClient, reason),
+            FetchError::Unreachable => {
+                Error::later("the host of the client's document cannot be reached", RETRY)
+            }
+        })?;
+        let metadata = ClientMetadata::of_document(&json, id)?;
+        let client = Arc::new(Client { id: id.to_owned(), source: ClientSource::Document, metadata });
+        self.cached.put(id, &client, lifetime(&headers));
+        Ok(client)
+    }
+}
+
+/// Whether `id` is meant as the URL of a document.
+fn is_document_id(id: &str) -> bool {
+    id.contains("://")
+}
+
+/// Returns the host that vouches for the client `id`: that of its document, if it has one, with a port that is not 443.
+pub fn client_host(id: &str) -> Option<String> {
+    if is_document_id(id) { host_and_port(&Url::parse(id).ok()?) } else { None }
+}
+
+/// Reads an id that is the URL of a document.
+fn parse_id(id: &str) -> Result<Url, &'static str> {
+    if id.len() > MAX_ID {
+        return Err("the id of the client is longer than 1024 bytes");
+    }
+    let url = Url::parse(id).map_err(|_| "the id of the client is not a URL")?;
+    // Other spellings of dots, hosts and ports would have been printed in another form.
+    if url.scheme() != "https" || url.as_str() != id {
+        return Err("the id of the client is not an https URL in its normal form");
+    }
+    if !matches!(url.host(), Some(Host::Domain(_))) {
+        return Err("the id of the client has an address in the place of a host name");
+    }
+    if url.path() == "/" || url.query().is_some() || url.fragment().is_some() {
+        return Err("the id of the client needs a path, and no query or fragment");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the id of the client has a user or a password");
+    }
+    Ok(url)
+}
+
+/// The time for which an answer with `headers` is cached.
+fn lifetime(headers: &HeaderMap) -> Duration {
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let directives: Vec<String> =
+        values.flat_map(|value| value.split(',')).map(|word| word.trim().to_ascii_lowercase()).collect();
+    if directives.iter().any(|word| word == "no-store" || word == "no-cache") {
+        return SHORTEST;
+    }
+    let age = directives.iter().find_map(|word| word.strip_prefix("max-age=")?.parse().ok());
+    age.map_or(USUAL, |seconds| Duration::from_secs(seconds).clamp(SHORTEST, LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_of_a_client_is_a_url_in_its_normal_form() {
+        for id in [
+            "https://claude.ai/oauth/claude-code-client-metadata",
+            "https://app.example/client.json",
+            "https://app.example:8443/a/b",
+            "https://app.example/a%20b",
+            "https://xn--bcher-kva.example/c",
+        ] {
+            assert!(parse_id(id).is_ok(), "{id}");
+        }
+        for id in [
+            "https://app.example",
+            "https://app.example/",
+            "http://app.example/client.json",
+            "HTTPS://app.example/client.json",
+            "https://APP.example/client.json",
+            "https://app.example:443/client.json",
+            "https://app.example/a/../client.json",
+            "https://app.example/./client.json",
+            "https://app.example/%2e%2e/client.json",
+            "https://app.example/client.json?x=1",
+            "https://app.example/client.json#x",
+            "https://user@app.example/client.json",
+            "https://user:pw@app.example/client.json",
+            "https://app.example\\client.json",
+            "https://b\u{fc}cher.example/c",
+            "https://app.example/\u{e9}",
+            "https://app.example/ ",
+            " https://app.example/c",
+            "https://127.0.0.1/client.json",
+            "https://[::1]/client.json",
+            "https://2130706433/client.json",
+            "file:///etc/passwd",
+            "ftp://app.example/c",
+        ] {
+            assert!(parse_id(id).is_err(), "{id:?}");
+        }
+        assert!(parse_id(&format!("https://app.example/{}", "a".repeat(MAX_ID))).is_err());
+    }
+
+    #[test]
+    fn host_of_a_client_has_a_port_that_is_not_the_usual_one() {
+        for (id, expected) in [
+            ("https://app.example/c", Some("app.example")),
+            ("https://app.example:443/c", Some("app.example")),
+            ("https://app.example:8443/c", Some("app.example:8443")),
+            ("swyclient-0", None),
+        ] {
+            assert_eq!(client_host(id).as_deref(), expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn host_decides_within_limits_how_long_its_document_is_cached() {
+        for (value, expected) in [
+            (None, USUAL),
+            (Some("public"), USUAL),
+            (Some("max-age=600"), Duration::from_mins(10)),
+            (Some("public, Max-Age=600"), Duration::from_mins(10)),
+            (Some("max-age=0"), SHORTEST),
+            (Some("no-store"), SHORTEST),
+            (Some("max-age=600, no-cache"), SHORTEST),
+            (Some("max-age=99999999999"), LONGEST),
+            (Some("max-age=x"), USUAL),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.extend(value.map(|value| (CACHE_CONTROL, value.parse().expect("a header"))));
+            assert_eq!(lifetime(&headers), expected, "{value:?}");
+        }
     }
 }

@@ -207,7 +207,7 @@ async fn stranger_makes_this_server_fetch_nothing() {
     let keys = crate::fixture::raw(&keys.replace("URI", &host.id("/keys.json")));
     let registered = site.server.register(&keys, site.now).await.expect("a client");
     let registered = registered["client_id"].as_str().expect("an id").to_owned();
-    let assertion = ("client_assertion_type", crate::client_assertion::ASSERTION_TYPE);
+    let assertion = ("client_assertion_type", crate::client::ASSERTION_TYPE);
     for client in [&*id, &registered] {
         for credential in [
             ("code", "swyc_00000000000000000000-00000000000000000000000000000000_00".to_owned()),
@@ -241,10 +241,8 @@ fn proven_form(pair: &Ed25519KeyPair, id: &str, code: &str, now: SystemTime) -> 
     let claims =
         serde_json::json!({ "iss": id, "sub": id, "aud": crate::fixture::ISSUER, "exp": exp, "jti": "1" });
     let assertion = encode(&Header::new(Algorithm::EdDSA), &claims, &key).expect("signed");
-    let more = form(&[
-        ("client_assertion_type", crate::client_assertion::ASSERTION_TYPE),
-        ("client_assertion", &assertion),
-    ]);
+    let more =
+        form(&[("client_assertion_type", crate::client::ASSERTION_TYPE), ("client_assertion", &assertion)]);
     format!("{}&{more}", token_form(id, code))
 }
 

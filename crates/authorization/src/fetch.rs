@@ -1,10 +1,10 @@
-//! Fetches the documents that clients name, their metadata and their keys, and caches what was fetched for a limited time.
+//! Fetches the documents that clients name: their metadata and their keys. They are cached for a limited time.
 //!
 //! A client chooses these URLs, so they could lead to a service that only this network can reach. Invariants: only
 //! addresses of the public internet are contacted, unless the operator trusts the host. No redirect is followed. A
 //! response has a limit of bytes and of time, and few fetches run at once. Callers fetch only for a person who is
-//! signed in, or for the holder of a valid code or refresh token: a stranger cannot make this server send requests. A cache has
-//! a limit, and the value that was not used for longest makes room.
+//! signed in, or for the holder of a valid code or refresh token: a stranger cannot make this server send requests. A cache
+//! has a limit, and the value that was not used for longest makes room.
 //!
 //! Source: draft-ietf-oauth-client-id-metadata-document-02, sections 5, 8.6 and 8.7.
 
@@ -19,7 +19,6 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
-use crate::redirect_uri::host_and_port;
 use json::Raw;
 use net::http::{CDN_LOOP, CDN_TOKEN, Client, DialPolicy, Network, RequestBuilder, whole};
 use runtime::shutdown::Shutdown;
@@ -172,6 +171,12 @@ impl<T> Cache<T> {
         let cached = (Arc::clone(value), Instant::now() + lifetime);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).put(url.to_owned(), cached);
     }
+}
+
+/// Returns the host of `url`, with its port unless that is the usual one of its scheme: another port can be another service.
+pub(crate) fn host_and_port(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 #[cfg(test)]

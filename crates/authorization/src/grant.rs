@@ -16,21 +16,27 @@
 //! Codes and refresh tokens are authentication codes of their step under a secret of the grant. The grant is all that is
 //! stored for them, in one record, and the answer of a step can be computed again.
 //!
-//! Source: RFC 6749, sections 4.1.2 and 10.4; RFC 9700, sections 4.5 and 4.14.
+//! A code is useless without the proof key (PKCE) that only its client knows. S256 is the only method: a request without a
+//! method means `plain` and is refused.
+//!
+//! Source: RFC 6749, sections 4.1.2 and 10.4; RFC 7636, sections 4.1 to 4.6; RFC 9700, sections 2.1.1, 4.5 and 4.14.
 
 use std::fmt;
 
-use auth::Principal;
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rand::TryRng;
 use rand::rngs::SysRng;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
 
 use crate::access::Access;
 use crate::client::ClientSource;
-use crate::clock::seconds;
-use crate::pkce::Challenge;
+use crate::seconds;
+use auth::Principal;
 
 /// The life of a code in seconds.
 const CODE_LIFETIME: u64 = 60;
@@ -372,6 +378,28 @@ fn message(kind: Kind, generation: u64) -> Vec<u8> {
 
 fn read_tag(text: &str) -> Option<[u8; 32]> {
     hex::decode(text).ok()?.try_into().ok()
+}
+
+/// The lengths of a verifier.
+const VERIFIER_LENGTH: std::ops::RangeInclusive<usize> = 43..=128;
+
+/// The hash of a secret that the client keeps until it redeems its code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Challenge([u8; 32]);
+
+impl Challenge {
+    /// Reads `code_challenge`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+
+    /// Whether `verifier` is the secret.
+    fn is_met_by(&self, verifier: &str) -> bool {
+        let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        VERIFIER_LENGTH.contains(&verifier.len())
+            && verifier.bytes().all(is_unreserved)
+            && bool::from(digest(&SHA256, verifier.as_bytes()).as_ref().ct_eq(&self.0))
+    }
 }
 
 #[cfg(test)]

@@ -1,38 +1,32 @@
-//! Ends of grants that no person or operator of this process decides. A client causes them: it revokes one of its tokens, or
-//! sends one that was used before. Or another process ended the grant, and what runs with its tokens here ends too.
+//! Ends of grants: a client revokes one of its tokens or sends one that was used before, or another process ended the grant.
 //!
-//! Invariants: an end that a client causes has an audit line, unless time alone ended the grant. Without room for the line, the
-//! grant stays and its client gets nothing. A code or token that was used twice was probably stolen, so its line is a warning and
-//! is counted. That is once for each grant, however many requests repeat it at once.
+//! Invariants: each end that a client causes has an audit line, unless time alone ended the grant. Without room for the line,
+//! the grant stays and its client gets nothing. A code or token that was used twice was probably stolen, so its line is a
+//! warning and is counted, once for each grant. While principals of grants are here, or several machines share the store, the
+//! number of removed grants is read twice a second, and nothing more. Only if it has changed, the keys and the ids of all
+//! grants are read, and what runs here with tokens of removed grants ends. A request costs nothing.
 //!
-//! While principals of grants are here, or several machines share the store, the number of removed grants is read twice a
-//! second, and nothing more. Only if it has changed, the keys and the ids of all grants are read. A request costs nothing.
-//!
-//! Not here: ends by people and operators (`administration`), and what ends with a grant (`host`).
+//! Not here: ends by people and operators (`administration`), and what ends with a grant (`access`).
 //!
 //! Source: RFC 7009, section 2; RFC 9700, section 4.14.2.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use crate::access_token;
-use crate::clock::seconds;
 use crate::error::{Code, Error};
-use crate::fields::Fields;
 use crate::grant::{Grant, GrantEnd, Presented};
-use crate::key_entries::KeyError;
+use crate::keys::KeyError;
 use crate::records::Stored;
 use crate::request_counts::{Answer, CountedEndpoint};
 use crate::server::AuthorizationServer;
 use crate::store::StoreError;
-use crate::token_request::ClaimedClient;
-use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Actor, Full, ReuseAlarm, Subject};
+use crate::token_request::{ClaimedClient, Fields};
+use crate::{access_token, seconds};
+use runtime::telemetry::audit::{Actor, Full, ReuseAlarm, Subject};
+use runtime::telemetry::{RequestId, audit};
 
 /// Seconds after which a request may be repeated if its audit line has no room.
 const AUDIT_RETRY: u64 = 1;
-/// The time between two looks at the store.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl AuthorizationServer {
     /// Revokes the token in `form`, as the request `id` wants. A token that is not known counts as revoked (RFC 7009,
@@ -104,6 +98,9 @@ fn subject(id: &str, grant: &Grant) -> Subject {
 fn no_room(_: Full) -> Error {
     Error::later("the audit log has no room; try again", AUDIT_RETRY)
 }
+
+/// The time between two looks at the store.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl AuthorizationServer {
     /// Ends what runs here with tokens of grants that other processes ended, and keeps the keys current. Runs as long as the

@@ -269,3 +269,36 @@ proptest! {
         }
     }
 }
+
+mod pkce {
+    use super::*;
+
+    #[test]
+    fn only_the_verifier_of_a_challenge_meets_it() {
+        // RFC 7636, appendix B.
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        let challenge = Challenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").expect("a challenge");
+        assert!(challenge.is_met_by(verifier));
+        let long = "a".repeat(129);
+        for other in ["", &verifier[..42], &verifier.to_lowercase(), &format!("{verifier}="), &long] {
+            assert!(!challenge.is_met_by(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn verifier_of_a_wrong_form_is_refused_although_its_hash_matches() {
+        for verifier in ["short", &"x".repeat(129), &format!("{}+", "x".repeat(43))] {
+            let hash: [u8; 32] = digest(&SHA256, verifier.as_bytes()).as_ref().try_into().expect("32 bytes");
+            assert!(!Challenge(hash).is_met_by(verifier), "{verifier}");
+        }
+    }
+
+    #[test]
+    fn challenge_has_32_bytes_in_base64_without_padding() {
+        for text in
+            ["", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-c", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM="]
+        {
+            assert_eq!(Challenge::parse(text), None, "{text}");
+        }
+    }
+}

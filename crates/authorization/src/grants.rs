@@ -13,13 +13,12 @@ use auth::Role;
 use lru::LruCache;
 use runtime::rate::Rate;
 
-use crate::access::Access;
+use crate::access::{Access, Host};
 use crate::client::ClientSource;
-use crate::clock::moment;
 use crate::error::Error;
 use crate::grant::Grant;
-use crate::host::Host;
 use crate::keys::Keys;
+use crate::moment;
 use crate::records::{Records, Stored, random};
 use crate::store::{Store, StoreError, Table};
 

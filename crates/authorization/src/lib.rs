@@ -18,24 +18,17 @@ mod access_token;
 mod administration;
 mod authorization_request;
 mod client;
-mod client_assertion;
-mod client_document;
 mod clients;
-mod clock;
 mod error;
 mod fetch;
-mod fields;
 #[cfg(test)]
 mod fixture;
 mod folder_store;
 mod grant;
 mod grant_ends;
 mod grants;
-mod host;
-mod key_entries;
 mod keys;
 mod metadata;
-mod pkce;
 mod records;
 mod redirect_uri;
 mod redis_store;
@@ -46,16 +39,17 @@ mod server;
 mod store;
 mod token_request;
 
-pub use access::{Access, role_scopes};
+use std::time::{Duration, SystemTime};
+
+pub use access::{Access, Endpoint, Host, role_scopes};
 pub use administration::{ClientSummary, GrantPage};
 pub use authorization_request::{AuthorizationError, AuthorizationRequest};
 pub use client::{Client, ClientAuthentication, ClientMetadata, ClientSource};
-pub use client_document::client_host;
+pub use clients::client_host;
 pub use error::{Code, Error};
 pub use folder_store::FolderStore;
 pub use grants::{GrantFilter, GrantSummary};
-pub use host::{Endpoint, Host};
-pub use key_entries::KeyError;
+pub use keys::KeyError;
 pub use metadata::{AUTHORIZE, KEY_SET, REGISTER, REVOKE, TOKEN};
 pub use redirect_uri::{Receiver, RedirectUri};
 pub use redis_store::RedisStore;
@@ -63,3 +57,13 @@ pub use request_counts::RequestCounts;
 pub use server::{AuthorizationServer, Config, Consent, Parts};
 pub use store::{Store, StoreError, Table};
 pub use token_request::TokenResponse;
+
+/// Returns `time` in seconds since 1970.
+pub(crate) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Returns the moment of `seconds` since 1970.
+pub(crate) fn moment(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(SystemTime::UNIX_EPOCH)
+}

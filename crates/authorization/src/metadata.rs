@@ -7,7 +7,7 @@ use auth::Role;
 use serde_json::{Value, json};
 
 use crate::access::role_scopes;
-use crate::client_assertion;
+use crate::client;
 
 /// The path of the authorization endpoint, below the public URL.
 pub const AUTHORIZE: &str = "/oauth/authorize";
@@ -25,7 +25,7 @@ pub(crate) fn metadata(issuer: &str, registers: bool) -> Value {
     let at = |path: &str| format!("{issuer}{path}");
     let scopes: Vec<&str> = role_scopes(Role::Superuser).chain(["offline_access"]).collect();
     let methods = ["none", "private_key_jwt"];
-    let algorithms = client_assertion::ALGORITHMS;
+    let algorithms = client::ALGORITHMS;
     let mut metadata = json!({
         "issuer": issuer,
         "authorization_endpoint": at(AUTHORIZE),

@@ -7,7 +7,6 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use auth::vault::VaultKey;
 use rand::TryRng;
 use rand::rngs::SysRng;
 use secrecy::zeroize::Zeroizing;
@@ -16,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::keys::Keys;
 use crate::store::{Store, StoreError, Table};
+use auth::vault::VaultKey;
 
 /// How many records are read at once.
 const CHUNK: usize = 256;

@@ -10,6 +10,8 @@
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
+use crate::fetch::host_and_port;
+
 /// Limit of the length in bytes.
 const MAX_BYTES: usize = 2_048;
 /// Schemes of known programs, which have no dot as RFC 8252 asks for.
@@ -123,12 +125,6 @@ pub(crate) fn with_parameters(uri: &str, parameters: &[(&str, &str)]) -> String 
         Some(_) => "&",
     };
     format!("{uri}{separator}{query}")
-}
-
-/// Returns the host of `url`, with its port unless that is the usual one of its scheme: another port can be another service.
-pub(crate) fn host_and_port(url: &Url) -> Option<String> {
-    let host = url.host_str()?;
-    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 #[cfg(test)]

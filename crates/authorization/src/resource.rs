@@ -8,8 +8,8 @@
 use auth::token_format::{ENDPOINTS, is_whole, name_in};
 use url::Url;
 
+use crate::access::{Endpoint, Host};
 use crate::error::{Code, Error};
-use crate::host::{Endpoint, Host};
 
 /// Limit of the length of `resource` in bytes.
 const MAX_BYTES: usize = 1_024;

@@ -25,29 +25,23 @@ use runtime::telemetry::limit::Limit;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use crate::access::{Access, RequestedAccess};
-use crate::access_token;
+use crate::access::{Access, Host, RequestedAccess};
 use crate::authorization_request::{AuthorizationError, AuthorizationRequest};
 use crate::client::Client;
-use crate::client_document::client_host;
-use crate::clients::Clients;
-use crate::clock::seconds;
+use crate::clients::{Clients, client_host};
 use crate::error::{Code, Error};
 use crate::fetch::Fetcher;
-use crate::fields::Fields;
 use crate::grant::{Grant, GrantEnd, GrantedPerson, Step, TokenFamily};
 use crate::grants::Grants;
-use crate::host::Host;
-use crate::key_entries::{KeyEntries, KeyError};
-use crate::keys::{KeyRing, Keys};
+use crate::keys::{KeyEntries, KeyError, KeyRing, Keys};
 use crate::metadata::{REGISTER, TOKEN, metadata};
 use crate::records::Records;
 use crate::redirect_uri::Receiver;
 use crate::registration::{self, Registrations};
 use crate::request_counts::{Answer, CountedEndpoint, CountedStore, RequestCounts};
-use crate::resource;
 use crate::store::{Store, StoreError, Table};
-use crate::token_request::{Credential, TokenRequest, TokenResponse};
+use crate::token_request::{Credential, Fields, TokenRequest, TokenResponse};
+use crate::{access_token, resource, seconds};
 
 /// How often a request is judged again after another one changed its grant.
 const MAX_TURNS: usize = 8;

@@ -528,7 +528,7 @@ async fn configured_client_proves_who_it_is_with_its_key() {
         encode(&Header::new(Algorithm::EdDSA), &claims, &key).expect("signed")
     };
     let code = site.log_in(&person, "agent", CALLBACK).await;
-    let kind = ("client_assertion_type", crate::client_assertion::ASSERTION_TYPE);
+    let kind = ("client_assertion_type", crate::client::ASSERTION_TYPE);
     for (more, expected) in [
         (vec![], Code::InvalidClient),
         (vec![kind, ("client_assertion", "x")], Code::InvalidClient),

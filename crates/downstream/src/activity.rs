@@ -1,4 +1,4 @@
-//! State of one connection, for its time limits.
+//! State of one connection, for its time limits, and memory for the heads of all requests of its listener.
 //!
 //! ```text
 //!         first byte          head complete
@@ -11,24 +11,26 @@
 //!
 //! A fresh connection has one `head_timeout` for its first byte and its first head together. In every
 //! phase, a client that reads nothing for `write_timeout` is closed. A client that reads very little is closed
-//! too: when the connection does not ask for the next part of its answer within [`PART_LIMIT`].
+//! too: when the connection does not ask for the next part of its answer within [`PART_LIMIT`]. The first [`FREE`] bytes of each
+//! head are not counted, so an ordinary request is never refused here. The rest of all heads takes at most [`IN_SUM`].
 //!
-//! It also counts the bytes of an incomplete head, and detects when the buffers of the connection are empty and can
-//! be replaced by small ones. And it knows whether the connection only waits for its client, and therefore yields its
-//! slot to a new connection when all slots are taken ([`Activity::waits`]).
+//! It also detects when the buffers of the connection are empty and can be replaced by small ones. And it knows whether the
+//! connection only waits for its client, and therefore yields its slot to a new connection when all slots are taken
+//! ([`Activity::waits`]).
 //!
-//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`), the slots (`socket_slots`, `socket_shares`).
+//! Not here: closing the connection (`http1`), bodies (`body_budget`), the slots (`socket_slots`, `socket_shares`).
 
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use http::Request;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::client_address::ClientAddress;
-use super::head_budget::{FREE, HeadBudget, Share};
 use super::socket_shares::HeldSlot;
 use runtime::memory::Account;
 use runtime::worker::now;
@@ -387,6 +389,61 @@ impl Drop for RunningRequest {
         // The last part of the answer may be with the connection, which writes it in the same turn.
         state.is_unflushed = true;
     }
+}
+
+/// Bytes of each head that are not counted.
+const FREE: usize = 4 * 1024;
+/// The largest sum of the bytes that are counted.
+const IN_SUM: usize = 16 * 1024 * 1024;
+/// Bytes that the header map takes for each entry, beside the name and the value.
+const ENTRY: usize = 112;
+
+/// The sum of one listener. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct HeadBudget(Arc<AtomicUsize>);
+
+/// The bytes of one head in a sum. Without any it belongs to none.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    bytes: usize,
+    budget: Option<HeadBudget>,
+}
+
+impl Share {
+    /// Grows or shrinks to what a head of `bytes` takes of `budget`, which is that of its listener. False if there is no
+    /// room; then nothing is taken.
+    #[must_use]
+    pub(super) fn resize(&mut self, bytes: usize, budget: &HeadBudget) -> bool {
+        let (needed, taken) = (bytes.saturating_sub(FREE), &budget.0);
+        if needed <= self.bytes {
+            taken.fetch_sub(self.bytes - needed, Ordering::Relaxed);
+            self.bytes = needed;
+            return true;
+        }
+        let more = needed - self.bytes;
+        if taken.fetch_add(more, Ordering::Relaxed) + more > IN_SUM {
+            taken.fetch_sub(more + std::mem::take(&mut self.bytes), Ordering::Relaxed);
+            return false;
+        }
+        self.bytes = needed;
+        self.budget.get_or_insert_with(|| budget.clone());
+        true
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(HeadBudget(taken)) = &self.budget {
+            taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The memory that the head of `request` takes, in bytes.
+pub(super) fn size_of<B>(request: &Request<B>) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let headers = request.headers().iter();
+    target + headers.map(|(name, value)| name.as_str().len() + value.len() + ENTRY).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -181,3 +181,38 @@ async fn requests_sent_ahead_without_a_credential_save_a_connection_once() {
         activity.refuse_claim();
     }
 }
+
+mod head_budget {
+    use super::*;
+
+    #[test]
+    fn heads_of_one_listener_share_one_sum_and_small_ones_are_free() {
+        let (budget, other, most) = (HeadBudget::default(), HeadBudget::default(), IN_SUM / 1_000);
+        let mut shares: Vec<Share> = Vec::new();
+        let full = loop {
+            let mut share = Share::default();
+            if !share.resize(most + FREE, &budget) {
+                break share;
+            }
+            shares.push(share);
+        };
+        assert_eq!((shares.len(), full.bytes), (1_000, 0));
+        let mut small = Share::default();
+        assert!(small.resize(FREE, &budget), "a small head needs no room");
+        assert!(!small.resize(2 * FREE + most, &budget));
+        let mut elsewhere = Share::default();
+        assert!(elsewhere.resize(FREE + IN_SUM, &other), "another listener has its own sum");
+        assert!(
+            shares[0].resize(FREE, &budget) && small.resize(FREE + most, &budget),
+            "what one gives back another one takes"
+        );
+        drop((shares, small, full, elsewhere));
+        assert_eq!([budget, other].map(|budget| budget.0.load(Ordering::Relaxed)), [0, 0]);
+    }
+
+    #[test]
+    fn the_size_counts_target_names_values_and_entries() {
+        let request = Request::get("/a?b").header("x", "12345").header("y", "").body(()).expect("a request");
+        assert_eq!(size_of(&request), 4 + 6 + 1 + 2 * ENTRY);
+    }
+}

@@ -15,10 +15,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::error::{MessageRefusal, described};
-use super::exchange::{Exchange, HttpRequestId};
+use super::exchange::{Exchange, HttpRequestId, OutsideCalls};
 use super::headers::check_meta;
 use super::message_encoder::MessageEncoder;
-use super::outside_calls::OutsideCalls;
 use super::sessions::Session;
 use gateway::subscriptions::Feed;
 use gateway::{Caller, Gateway};

@@ -19,10 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{SegmentedBody, StreamingBody, enveloped};
 use super::error::{MessageRefusal, is_forbidden, status_of};
-use super::exchange::{Exchange, Step};
+use super::exchange::{Exchange, OutsideCalls, Step};
 use super::headers::{EVENTS_NEEDED, ResponseFormat};
 use super::message_encoder::{MessageEncoder, retry};
-use super::outside_calls::OutsideCalls;
 use super::replay::{Log, Reader};
 use super::sessions::{Session, SessionReader};
 use gateway::Gateway;

@@ -1,10 +1,11 @@
-//! One request of a client, as the stream of messages that ends in its response.
+//! One request of a client, as the stream of messages that ends in its response, and server requests outside of calls.
 //!
 //! Every transport serves requests through this: the messages of the call come first and in order, the response last.
 //!
 //! Invariants: no message follows the response. A cancelled request has no response. A notice carries the
 //! client's own progress token or does not arrive. A server request that the client does not support is refused. One
-//! that is open at the end of the call is cancelled before the response. A response is charged to the memory budget as
+//! that is open at the end of the call is cancelled before the response. One that belongs to no call comes on a stream that the
+//! client reads all the time, and is asked elsewhere or refused when that ends. A response is charged to the memory budget as
 //! soon as it is made, because it may wait for its client.
 //!
 //! The owner of a running request differs by era. A modern client's request dies with this object, because there a closed
@@ -33,9 +34,12 @@ use json::Raw;
 use protocol::{Closed, Era, ErrorObject, Message, Reply, Request, RequestId, Response, meta, method};
 use runtime::memory::Account;
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::{self, untrusted};
+use runtime::telemetry;
+use runtime::telemetry::untrusted;
 use runtime::worker::WorkBudget;
-use upstream::{CallEvent, CallSource, EventReceiver, EventSender, ResponseBody, ResponseStream};
+use upstream::{
+    CallEvent, CallSource, EventReceiver, EventSender, Question, ResponseBody, ResponseStream, SenderLoan,
+};
 
 /// Notices of one call that may wait for a slow reader; further ones are dropped and counted.
 const NOTICES: usize = 128;
@@ -404,6 +408,60 @@ async fn answer(
         let text = "the gateway failed on this request; its log says more under request_id";
         ResponseBody::Buffered(Err(internal(text, id)))
     })
+}
+
+/// Server requests that may wait for a slow reader.
+const WAITING: usize = 16;
+
+/// The server requests of one session that belong to no call.
+pub(super) struct OutsideCalls {
+    gateway: Gateway,
+    caller: Arc<Caller>,
+    questions: Arc<Questions>,
+    receiver: EventReceiver,
+    open_requests: Vec<OpenQuestion>,
+    /// So that the inlet does not end.
+    #[allow(dead_code)] // held for its drop
+    event_sender: EventSender,
+    #[allow(dead_code)] // held for its drop
+    loan: Option<SenderLoan>,
+}
+
+impl OutsideCalls {
+    /// Those of `caller`, for as long as this is kept.
+    pub(super) fn of(gateway: &Gateway, caller: &Arc<Caller>, questions: &Arc<Questions>) -> Self {
+        let (event_sender, receiver) =
+            EventSender::paid_by(WAITING, Account::of(Some(caller.principal.id())));
+        let loan = gateway.lend(caller, &event_sender);
+        let (gateway, caller, questions) = (gateway.clone(), Arc::clone(caller), Arc::clone(questions));
+        Self { gateway, caller, questions, receiver, open_requests: Vec::new(), event_sender, loan }
+    }
+
+    /// The next message for the client. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Message {
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.receiver.recv() => {
+                    if let CallEvent::Question(question) = event
+                        && let Some(request) = self.ask(question)
+                    {
+                        return request;
+                    }
+                }
+                message = withdrawn(&mut self.open_requests) => return message,
+            }
+        }
+    }
+
+    /// The request for the client; `None` refuses the question.
+    fn ask(&mut self, question: Question) -> Option<Message> {
+        let question = Some(question).filter(|question| era::can_ask(&self.caller, question))?;
+        self.gateway.note_question(&self.caller, &question);
+        let (open_requests, request) = self.questions.ask(question)?;
+        self.open_requests.push(open_requests);
+        Some(request)
+    }
 }
 
 #[cfg(test)]

@@ -31,14 +31,14 @@ use super::request_class::{
     is_for_people, is_health, is_of_authorization_server, is_of_oauth, is_of_oauth_client, is_of_operator,
     is_probe, is_public, is_rest_read, limit_of_client,
 };
-use super::tls_handshake::Certified;
+use super::tls::Certified;
 use crate::bodies::FromClient;
 use crate::body_budget::{self, Growth, Incoming};
 use crate::browser::access::BrowserAccess;
 use crate::browser::form;
 use crate::browser::sessions::{BrowserSessions, Visitors};
 use auth::{Authenticator, Denied, Principal, Reason, Role};
-use net::transfer_coding;
+use net::http::has_supported_transfer_coding;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::limit::Limit;
 use runtime::worker::{WorkBudget, bulk};
@@ -332,7 +332,7 @@ impl Guard {
         head: &request::Parts,
         body: &mut B,
     ) -> Result<(Option<Principal>, Bytes), Refusal> {
-        if !transfer_coding::is_supported(&head.headers, body) {
+        if !has_supported_transfer_coding(&head.headers, body) {
             return Err(Refusal::TransferCoding);
         }
         let Some(principal) = self.sender(head, body).await? else {

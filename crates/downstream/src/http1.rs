@@ -1,7 +1,7 @@
-//! One HTTP/1.1 connection of a client: its requests, its time limits, its buffers and its end.
+//! One HTTP/1.1 connection of a client: its requests, its limits and their settings, its buffers and its end.
 //!
 //! Invariants: an idle connection has small buffers, whatever its last request was. An incomplete head is counted
-//! against the sum of all (`head_budget`), and refused when that is full. A connection ends when one of its time
+//! against the sum of all (`activity`), and refused when that is full. A connection ends when one of its time
 //! limits is over, or when a new connection claims its slot while it waits for its client (`socket_slots`). An idle
 //! connection whose next request has arrived keeps its slot.
 //!
@@ -26,18 +26,18 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use super::activity;
 use super::activity::{Activity, IdleAction, Times};
 use super::bodies::{AnswerBody, Arriving, WRITE_BUFFER};
-use super::head_budget;
-use super::limits::Limits;
+use super::moving_socket::Watched;
 use super::refusal::{AnswerFormat, Refusal};
 use super::socket_slots::ClientSlot;
-use super::tls_handshake::{Certified, ClientStream};
-use super::watched::Watched;
+use super::tls::{Certified, ClientStream};
 use crate::load_shed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{RequestId, limit};
 use runtime::worker::{ConnectionWaker, due, turn};
+use settings::settings;
 
 /// The largest head of a request, in bytes; a larger one is answered 431. So is one of more than 100 headers,
 /// which is the limit of hyper.
@@ -273,7 +273,7 @@ fn service<S: Site>(
     Future = impl Future<Output = Result<http::Response<AnswerBody>, Infallible>> + Send + 'static,
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (running, share) = slot.activity().request(|| head_budget::size_of(&request));
+        let (running, share) = slot.activity().request(|| activity::size_of(&request));
         let face = share.is_none().then(|| AnswerFormat::of(request.uri().path()));
         let mut request = request.map(|body| Arriving::new(body, body_timeout, slot.clone()));
         if let Some(certified) = &certified {
@@ -334,6 +334,27 @@ impl Limit {
                 return Poll::Pending;
             }
         }
+    }
+}
+
+settings! {
+    /// Limits of the number and the times of connections.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Limits {
+        /// TCP connections open at a time, of which a client may need several. One more gets the slot of
+        /// [a connection that waits for its client](operate/limits.md#when-all-sockets-are-taken), or 503 if none waits. One
+        /// principal can fill [seven eighths](operate/limits.md#sockets-of-one-principal) of them
+        pub max_sockets: usize = 4_096 => "4096, or twice `max_connections` if that is set and more", in 1..=1_000_000;
+        /// time for the head of a request: the first from accepting the connection, every later one from its first byte
+        pub header_timeout: Duration = Duration::from_secs(10), in 0.1..=60.0;
+        /// time for its body
+        pub body_timeout: Duration = Duration::from_secs(30), in 0.1..=600.0;
+        /// time between two requests
+        pub idle_timeout: Duration = Duration::from_secs(75), in 0.1..=3_600.0;
+        /// time after which Switchyard aborts a response that the client does not read
+        pub write_timeout: Duration = Duration::from_secs(30), in 0.1..=600.0;
+        /// time for running requests when the program ends
+        pub drain_timeout: Duration = Duration::from_secs(10), in 0.0..=600.0;
     }
 }
 

@@ -7,8 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::listening_sockets::SocketCounts;
 use crate::moving_socket::MovingSocket;
-use crate::socket_counts::SocketCounts;
 use crate::socket_slots::{SocketSlot, SocketSlots};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";

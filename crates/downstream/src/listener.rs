@@ -27,15 +27,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 pub use super::bodies::Arriving;
-pub use super::http1::Site;
 use super::http1::{ConnectionContext, connection};
-pub use super::limits::Limits;
+pub use super::http1::{Limits, Site};
 pub use super::listening_sockets::ListeningSockets;
+use super::listening_sockets::SocketCounts;
 use super::moving_socket::MovingSocket;
-use super::socket_counts::SocketCounts;
 use super::socket_slots::{SocketSlot, SocketSlots};
-use super::tls::Certificates;
-use super::tls_handshake::{Certified, ClientStream, Handshakes};
+use super::tls::{Certificates, Certified, ClientStream, Handshakes};
 use crate::load_shed::LoadShed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit;

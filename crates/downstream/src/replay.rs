@@ -16,8 +16,6 @@
 //!
 //! Not here: the messages (`exchange`), HTTP (`events`).
 
-mod reader;
-
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,8 +25,6 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
-
-pub use reader::Reader;
 
 use super::message_encoder::{MessageEncoder, retry};
 use super::questions::Questions;
@@ -356,6 +352,58 @@ impl Log {
 /// The bytes of an event that is not charged by itself.
 fn small(text: &Bytes) -> usize {
     if text.len() < SMALL { text.len() } else { 0 }
+}
+
+/// Reads one stream.
+#[derive(Debug)]
+pub struct Reader {
+    log: Arc<Log>,
+    mine: u64,
+    next: u64,
+}
+
+enum Read {
+    Event(Bytes),
+    Wait,
+    End,
+}
+
+impl Reader {
+    /// The stream it reads.
+    pub const fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Returns the next event as it is sent. Returns none if the stream has ended, if another reader
+    /// took its place, or if it must be read on another connection. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        let log = Arc::clone(&self.log);
+        loop {
+            let changed = log.changed.notified();
+            match self.ready() {
+                Read::Event(text) => return Some(text),
+                Read::End => return None,
+                Read::Wait => changed.await,
+            }
+        }
+    }
+
+    fn ready(&mut self) -> Read {
+        let mut state = self.log.lock();
+        if state.reader != self.mine {
+            return Read::End;
+        }
+        let at = state.events.partition_point(|event| event.number < self.next);
+        if let Some(event) = state.events.get(at) {
+            self.next = event.number + 1;
+            return Read::Event(event.text.clone());
+        }
+        if let Some((_, last)) = state.pause.take_if(|(reader, _)| *reader == self.mine) {
+            state.reader += 1;
+            return Read::Event(last);
+        }
+        if state.is_ended { Read::End } else { Read::Wait }
+    }
 }
 
 #[cfg(test)]

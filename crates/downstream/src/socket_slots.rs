@@ -15,10 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::activity::Activity;
+use super::activity::{Activity, HeadBudget};
 use super::client_address::ClientAddress;
-use super::head_budget::HeadBudget;
-use super::socket_counts::SocketCounts;
+use super::listening_sockets::SocketCounts;
 use super::socket_shares::{HeldSlot, Owner, SocketShares};
 use auth::Principal;
 

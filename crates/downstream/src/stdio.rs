@@ -20,7 +20,7 @@ use super::sessions::Session;
 use auth::{Principal, Sealer};
 use gateway::manager::{Manager, Scope};
 use gateway::{Caller, Gateway, LoginPages};
-use json::byte_order_mark;
+use json::raw;
 use net::lines::{self, Line, Lines};
 use protocol::Message;
 use runtime::shutdown::Shutdown;
@@ -77,7 +77,7 @@ async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receive
 
 /// Handles one line. Programs of Windows heritage begin their output with a byte order mark.
 async fn take_line(conversation: &Arc<Conversation>, line: Bytes) {
-    let line = match byte_order_mark::behind(&line) {
+    let line = match raw::behind(&line) {
         Some(rest) if rest.trim_ascii().is_empty() => return,
         Some(rest) => rest,
         None => line,

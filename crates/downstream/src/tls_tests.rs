@@ -13,9 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
-use super::super::client_certificate::name_in;
 use super::super::listener::{Limits, serve_with};
-use super::super::tls_handshake::Certified;
+use super::super::tls::{Certified, name_in};
 use super::*;
 use runtime::shutdown::Shutdown;
 use runtime::worker::Workers;

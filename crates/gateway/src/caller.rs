@@ -11,7 +11,7 @@ use json::Raw;
 use json::part::Part;
 use protocol::feature::{Effect, ToolUi};
 use protocol::meta::{self, Sender};
-use protocol::{Abilities, ErrorObject, LogLevel, Method, Version, implementation};
+use protocol::{Abilities, ErrorObject, LogLevel, Method, Version};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
 use runtime::telemetry::RequestId;
 use upstream::{Affinity, AttemptLog, Call, CallSource, ForwardedHeaders, Owner};
@@ -60,7 +60,7 @@ impl Caller {
         let level = meta.and_then(meta::level_in);
         let sender = Sender {
             capabilities: member(meta::CLIENT_CAPABILITIES).unwrap_or_else(Raw::empty_object),
-            info: member(meta::CLIENT_INFO).unwrap_or_else(implementation::own_info),
+            info: member(meta::CLIENT_INFO).unwrap_or_else(meta::own_info),
             log_level: level.and_then(Result::ok),
         };
         let affinity = Affinity::of_principal(principal.id().clone(), &sender.capabilities);
@@ -91,7 +91,7 @@ impl Caller {
         let capabilities = member("capabilities").unwrap_or_else(Raw::empty_object);
         let sender = Sender {
             capabilities: questions::declared(version, capabilities),
-            info: member("clientInfo").unwrap_or_else(implementation::own_info),
+            info: member("clientInfo").unwrap_or_else(meta::own_info),
             log_level: None,
         };
         let mailbox = Mailbox::of(principal.id());
@@ -124,7 +124,7 @@ impl Caller {
             (Version::V2025_11_25, Some(LogLevel::Info))
         };
         let capabilities = capabilities.unwrap_or_else(Raw::empty_object);
-        let sender = Sender { capabilities, info: implementation::own_info(), log_level };
+        let sender = Sender { capabilities, info: meta::own_info(), log_level };
         Self {
             principal,
             version,

@@ -12,7 +12,7 @@ use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::error::code;
 use protocol::{
-    Era, ErrorObject, LogLevel, Notification, Reply, Version, implementation, meta, method, sanitize,
+    Era, ErrorObject, LogLevel, Notification, Reply, Version, meta, method, sanitize,
 };
 use upstream::Question;
 
@@ -78,7 +78,7 @@ pub fn own(caller: &Caller, result: &Raw) -> Raw {
 }
 
 fn complete(result: &Raw) -> Raw {
-    let info = Raw::empty_object().with(meta::SERVER_INFO, &implementation::own_info());
+    let info = Raw::empty_object().with(meta::SERVER_INFO, &meta::own_info());
     result.edit(&[("resultType", Some(&Raw::of(COMPLETE))), ("_meta", Some(&info))])
 }
 

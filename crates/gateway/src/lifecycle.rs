@@ -8,7 +8,7 @@ use crate::manager::{Scope, Server, Snapshot};
 use json::Raw;
 use protocol::caching::Caching;
 use protocol::lifecycle::Peer;
-use protocol::{Era, ErrorCode, ErrorObject, Problem, Version, implementation, meta};
+use protocol::{Era, ErrorCode, ErrorObject, Problem, Version, meta};
 
 /// Limit of the merged instructions of servers in bytes; language models read all of it at every start.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
@@ -54,7 +54,7 @@ fn alone<'a>(snapshot: &'a Snapshot, scope: &Scope) -> Option<(&'a Server, &'a P
 fn server_info(snapshot: &Snapshot, scope: &Scope) -> Raw {
     let info = alone(snapshot, scope).map(|(_, peer)| peer.info.clone());
     let info = info.filter(|info| info.get("name").is_some());
-    info.unwrap_or_else(implementation::own_info)
+    info.unwrap_or_else(meta::own_info)
 }
 
 /// The result of `server/discover`. It names only revisions that are allowed in a request's `_meta`: a client that

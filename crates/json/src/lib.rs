@@ -7,17 +7,14 @@
 //!
 //! Does no I/O and knows no message of MCP (crate `protocol`).
 
-pub mod byte_order_mark;
 pub mod canonical;
 pub mod decimal;
 pub mod envelope_stream;
 pub mod fault;
-pub mod member_index;
 pub mod part;
 pub mod raw;
 pub mod scanner;
 mod skip;
-mod string_scan;
 mod tokens;
 
 pub use fault::Fault;

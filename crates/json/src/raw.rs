@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::part::{Part, decode_key};
-use crate::member_index::MemberIndex;
+use crate::part::MemberIndex;
 use crate::scanner::Survey;
 use crate::tokens;
 
@@ -237,6 +237,13 @@ impl<'de> Deserialize<'de> for Raw {
         let value = Box::<RawValue>::deserialize(deserializer)?;
         Ok(Self::unindexed(Bytes::from(String::from(Box::<str>::from(value)))))
     }
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Returns the text behind a leading byte order mark; `None` if `text` begins with none.
+pub fn behind(text: &Bytes) -> Option<Bytes> {
+    text.starts_with(BYTE_ORDER_MARK).then(|| text.slice(BYTE_ORDER_MARK.len()..))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@
 
 use std::ops::Range;
 
-use crate::member_index::{MOST, MemberIndex, Place};
-use crate::string_scan::plain;
+use crate::part::{MOST, MemberIndex, Place};
+use crate::tokens::plain;
 
 /// The deepest nesting that a message may have.
 pub const MAX_DEPTH: usize = 64;

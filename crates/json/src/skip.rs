@@ -1,17 +1,14 @@
 //! Finds the end of a JSON string or of a nested value in text that arrives in pieces.
 //!
 //! Switchyard does this for each byte of a large response, so it works on 64 bytes at a time. It takes the positions of
-//! quotes, backslashes and brackets of each block as bits. A block costs some twenty cycles, however many of them it
+//! quotes, backslashes and brackets of each block as bits, of which the lowest one is that of the first byte. A block costs some twenty cycles, however many of them it
 //! contains. Invariants: the position where a piece ends does not matter, and each byte is read once.
 //!
 //! Not here: validation. Nothing here checks that brackets match in kind, or that the value is JSON. Only `NaN` and
 //! `Infinity` are noticed, because common printers write them.
 
-mod block;
-
 use memchr::memchr;
-
-use block::{Block, WIDTH};
+use wide::u8x16;
 
 /// The state of a search for the end of a string. It begins behind the opening quote.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -92,7 +89,7 @@ impl Nested {
     fn block(&mut self, block: &Block) -> Option<usize> {
         let begins_escaped = self.quoted.is_some_and(|quoted| quoted.escaped);
         let (no_ends, escaped) = block.escaped(begins_escaped);
-        let inside = block::inside(block.quotes & !no_ends, self.quoted.is_some());
+        let inside = inside(block.quotes & !no_ends, self.quoted.is_some());
         self.quoted = (inside >> (WIDTH - 1) == 1).then_some(Quoted { escaped });
         let (opens, closes) = (block.opens & !inside, block.closes & !inside);
         self.is_broken |= block.letters & !inside != 0;
@@ -147,6 +144,74 @@ impl Nested {
         }
         None
     }
+}
+
+/// Bytes in a block: as many as a `u64` has bits.
+const WIDTH: usize = 64;
+/// The bits at even positions.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// The positions of the bytes that matter in one block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Block {
+    pub quotes: u64,
+    pub backslashes: u64,
+    /// `{` and `[`.
+    pub opens: u64,
+    /// `}` and `]`.
+    pub closes: u64,
+    /// The letters `H` to `O`. Outside of strings JSON has none of them, and `NaN` and `Infinity` begin with them.
+    pub letters: u64,
+}
+
+impl Block {
+    fn of(text: &[u8; WIDTH]) -> Self {
+        let mut block = Self::default();
+        let (parts, _) = text.as_chunks::<16>();
+        for (number, part) in parts.iter().enumerate() {
+            let text = u8x16::new(*part);
+            // The two kinds of brackets differ in one bit.
+            let brackets = text | u8x16::splat(0x20);
+            let places =
+                |of: u8x16, byte| u64::from(of.simd_eq(u8x16::splat(byte)).to_bitmask()) << (number * 16);
+            block.quotes |= places(text, b'"');
+            block.backslashes |= places(text, b'\\');
+            block.opens |= places(brackets, b'{');
+            block.closes |= places(brackets, b'}');
+            block.letters |= places(text & u8x16::splat(0xf8), b'H');
+        }
+        block
+    }
+
+    /// Returns the quotes that are escaped, and whether the first byte of the next block is escaped. `first` says
+    /// whether the first byte here is.
+    const fn escaped(&self, first: bool) -> (u64, bool) {
+        if self.backslashes == 0 {
+            return (self.quotes & first as u64, false);
+        }
+        // An escaped backslash escapes nothing.
+        let runs = self.backslashes & !(first as u64);
+        let starts = runs & !(runs << 1);
+        // Adding a start to its run sets the bit behind the run. After an odd number of backslashes, that bit is odd if
+        // the start is even, and even if the start is odd.
+        let (behind_even, _) = runs.overflowing_add(starts & EVEN);
+        let (behind_odd, next) = runs.overflowing_add(starts & !EVEN);
+        let escaped = (behind_even & !EVEN) | (behind_odd & EVEN);
+        (self.quotes & (escaped | first as u64), next)
+    }
+}
+
+/// Returns the bytes that are inside of strings, opening quotes included. `quotes` are those that are not escaped;
+/// `opened` says whether the first byte is in a string.
+const fn inside(quotes: u64, starts_inside: bool) -> u64 {
+    // Each bit becomes the parity of all quotes up to it.
+    let mut inside = quotes;
+    let mut distance = 1;
+    while distance < WIDTH {
+        inside ^= inside << distance;
+        distance *= 2;
+    }
+    inside ^ (starts_inside as u64).wrapping_neg()
 }
 
 #[cfg(test)]

@@ -95,3 +95,25 @@ fn runs_of_backslashes_are_counted_over_the_edge_of_a_block() {
         }
     }
 }
+
+mod block {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn each_bit_is_one_byte(text in prop::collection::vec(prop_oneof![
+            prop::sample::select(b"\"\\{}[]".to_vec()), any::<u8>()], WIDTH)) {
+            let text: &[u8; WIDTH] = text.as_slice().try_into().expect("a block");
+            let block = Block::of(text);
+            for (at, byte) in text.iter().enumerate() {
+                let bits = [block.quotes, block.backslashes, block.opens, block.closes, block.letters];
+                let found = bits.map(|bits| bits >> at & 1 == 1);
+                let brackets = [b"{[".contains(byte), b"}]".contains(byte)];
+                let expected = [*byte == b'"', *byte == b'\\', brackets[0], brackets[1], (b'H'..=b'O').contains(byte)];
+                prop_assert_eq!(found, expected, "{} at {}", byte, at);
+            }
+        }
+    }
+}

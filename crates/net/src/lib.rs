@@ -10,7 +10,6 @@ pub mod http;
 mod joined_write;
 pub mod lines;
 pub mod sse;
-pub mod transfer_coding;
 
 pub use clip::Clip;
 use clip::Discard;

@@ -6,19 +6,17 @@
 //! Invariants: an event whose data exceeds the limit takes at most the limit in memory and becomes [`Item::TooLong`].
 //! Beside its data, an event takes at most [`LONGEST_ID`] and `LONGEST_NAME` bytes. Every byte is read once. A `data`
 //! line that lies in one chunk with the end of its event is a slice of that chunk; any other is copied once. No other
-//! part of an event keeps a chunk. The result does not depend on how the input is cut into chunks.
+//! part of an event keeps a chunk. The result does not depend on how the input is cut into chunks. An encoded event
+//! decodes to the same event, apart from line ends.
 //!
 //! Not here: the meaning of an event, reconnection, the timing of keep-alive comments.
 
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memchr2_iter};
 
-pub use self::event::Event;
 use super::{Clip, Discard};
-
-mod event;
 
 /// A comment, sent so that a quiet stream is not mistaken for a dead one.
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
@@ -370,6 +368,68 @@ fn milliseconds(value: &[u8]) -> Option<Duration> {
     let is_number = value.len() <= MAX_DIGITS && value.iter().all(u8::is_ascii_digit);
     let digits = std::str::from_utf8(value).ok().filter(|_| is_number)?;
     digits.parse().ok().map(Duration::from_millis)
+}
+
+/// One event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The `event` field; empty if there was none, which means `message`.
+    pub name: Bytes,
+    /// The `data` lines, joined with line feeds.
+    pub data: Bytes,
+    /// The `id` field of this event; empty if it was too long. `Decoder::last_id` returns the current one.
+    pub id: Option<Bytes>,
+    /// The `retry` field of this event.
+    pub retry: Option<Duration>,
+}
+
+impl Event {
+    /// Returns an event with `data` and no other field.
+    pub fn of(data: Bytes) -> Self {
+        Self { data, ..Self::default() }
+    }
+
+    /// The event in wire format. Line ends of any kind in `data` become line feeds. Name and id are cut at their first
+    /// line end.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.data.len() + self.name.len() + 64);
+        if let Some(id) = &self.id {
+            put_field(&mut out, b"id", id);
+        }
+        if let Some(retry) = self.retry {
+            put_field(&mut out, b"retry", retry.as_millis().to_string().as_bytes());
+        }
+        if !self.name.is_empty() {
+            put_field(&mut out, b"event", &self.name);
+        }
+        for line in lines_of(&self.data) {
+            put_field(&mut out, b"data", line);
+        }
+        out.put_u8(b'\n');
+        out.freeze()
+    }
+}
+
+fn put_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    // A line end in a value would begin another field.
+    let value = &value[..memchr2(b'\r', b'\n', value).unwrap_or(value.len())];
+    out.put_slice(name);
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_u8(b'\n');
+}
+
+/// The lines of `data`, at least one.
+fn lines_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    let ends = memchr2_iter(b'\r', b'\n', data)
+        .filter(|&at| !(data[at] == b'\n' && at > 0 && data[at - 1] == b'\r'))
+        .map(Some);
+    ends.chain([None]).map(move |end| {
+        let line = &data[start..end.unwrap_or(data.len())];
+        start = end.map_or(start, |at| at + 1 + usize::from(data[at..].starts_with(b"\r\n")));
+        line
+    })
 }
 
 #[cfg(test)]

@@ -3,20 +3,52 @@
 //! A `Problem` begins with the row of its code, so JSON-RPC errors, problem documents and failed results of `/call` agree.
 //! The enumerations of the `OpenAPI` document, `docs/errors.md` and the page at `/docs/errors` are made from it too.
 //!
-//! Invariant: a released code never changes its meaning, because programs decide by it.
+//! Invariants: a released code never changes its meaning, because programs decide by it. All JSON objects that pass through
+//! the API have one schema with a name, so that a generated client has one type for them.
 //!
 //! This module does not say which failure has which code; each layer maps its own failures.
 
 mod table;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::StatusCode;
 use serde::{Serialize, Serializer};
+use utoipa::openapi::schema::AdditionalProperties;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 pub use table::{ErrorCode, TABLE};
 
-use crate::rpc_code as code;
+/// Numbers of JSON-RPC errors that have a meaning in MCP (JSON-RPC 2.0, section 5.1; MCP 2026-07-28, `basic/index`).
+pub mod code {
+    /// The text is not JSON.
+    pub(crate) const PARSE_ERROR: i64 = -32700;
+    /// The JSON is not one request, notification or response.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// The method does not exist (HTTP 404 in the modern era).
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The parameters do not fit the method, or name an unknown tool.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// The gateway failed.
+    pub const INTERNAL_ERROR: i64 = -32603;
+    /// A server could not be reached, or its answer was lost. The first of Switchyard's codes towards legacy clients; the
+    /// range is grandfathered and widely used.
+    pub const CONNECTION_CLOSED: i64 = -32000;
+    /// The first of Switchyard's codes towards modern clients. The protocol reserves −32000…−32099.
+    pub(crate) const OURS_MODERN: i64 = -31000;
+    /// Up to 2025-11-25: there is no such resource. Later revisions use `INVALID_PARAMS`.
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// 2025-11-25: a user must visit the pages in `data.elicitations` first.
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+    /// Modern: a header contradicts the body.
+    pub const HEADER_MISMATCH: i64 = -32020;
+    /// Modern: the request needs a capability the client did not declare.
+    pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
+    /// Modern: the revision is not supported; `data.supported` lists the supported ones.
+    pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
+}
 
 /// Path of the page that explains every code.
 pub const PAGE: &str = "/docs/errors";
@@ -196,6 +228,65 @@ impl Serialize for ErrorCode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
+}
+
+/// The schema of `code` in problem documents.
+impl PartialSchema for ErrorCode {
+    fn schema() -> RefOr<Schema> {
+        enumeration("What kind of problem it is. Stable: programs may decide by it.", Row::is_of_rest)
+    }
+}
+
+impl ToSchema for ErrorCode {
+    fn name() -> Cow<'static, str> {
+        "Code".into()
+    }
+}
+
+/// Schema of `code` in failed results of `/call`.
+#[derive(Debug)]
+pub struct CallCode;
+
+impl PartialSchema for CallCode {
+    fn schema() -> RefOr<Schema> {
+        enumeration("Why `success` is false. Stable: programs may decide by it.", |row| {
+            row.surface == Surface::Call
+        })
+    }
+}
+
+impl ToSchema for CallCode {
+    fn name() -> Cow<'static, str> {
+        "CallCode".into()
+    }
+}
+
+/// Schema of an object of which the API defines no member.
+#[derive(Debug)]
+pub struct JsonObject;
+
+impl PartialSchema for JsonObject {
+    fn schema() -> RefOr<Schema> {
+        let free = AdditionalProperties::FreeForm(true);
+        let says = "A JSON object as somebody else wrote it, such as a server or a client of MCP.";
+        let schema = ObjectBuilder::new().schema_type(Type::Object).description(Some(says));
+        schema.additional_properties(Some(free)).build().into()
+    }
+}
+
+impl ToSchema for JsonObject {
+    fn name() -> Cow<'static, str> {
+        "JsonObject".into()
+    }
+}
+
+/// The codes that `is_of_it`, each with its meaning.
+fn enumeration(says: &str, is_of_it: fn(&Row) -> bool) -> RefOr<Schema> {
+    let rows = || TABLE.iter().filter(|row| is_of_it(row));
+    let lines = rows().map(|row| format!("\n- `{}`: {}", row.name, row.meaning));
+    let text = format!("{says}\n{}", lines.collect::<String>());
+    let schema = ObjectBuilder::new().schema_type(Type::String).description(Some(text));
+    schema.enum_values(Some(rows().map(|row| row.name))).build().into()
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! definition under which name (`manager`), how long a list may be cached (`caching`).
 
 use super::headers::{self, HeaderParam};
-use super::legacy_form::LegacyForm;
 use super::method;
+use super::output_schema::LegacyForm;
 use json::raw::Raw;
 
 /// The lists of a server that have their own change notification. Templates and skills change with resources.

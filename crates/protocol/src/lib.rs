@@ -7,7 +7,6 @@
 
 pub mod abilities;
 mod absent;
-pub mod accept;
 pub mod caching;
 pub mod compose;
 pub mod definition;
@@ -16,19 +15,13 @@ pub mod error;
 pub mod error_code;
 pub mod feature;
 pub mod headers;
-pub mod implementation;
-pub mod legacy_form;
 pub mod lifecycle;
 pub mod log_level;
 pub mod message;
 pub mod meta;
 pub mod method;
-pub mod openapi;
 pub mod output_schema;
-mod parse_error;
 pub mod problem;
-pub mod response;
-mod rpc_code;
 pub mod sanitize;
 pub mod skill;
 pub mod uri;
@@ -36,14 +29,13 @@ pub mod version;
 pub mod visible;
 
 pub use abilities::Abilities;
-pub use accept::Accept;
 pub use error::{ErrorObject, Reply};
 pub use error_code::{ErrorCode, ErrorKind};
+pub use headers::Accept;
 pub use log_level::LogLevel;
-pub use message::{Message, Notification, ParseError, Request, RequestId, Response};
+pub use message::{Closed, Message, Notification, ParseError, Request, RequestId, Response};
 pub use method::Method;
 pub use problem::Problem;
-pub use response::Closed;
 pub use version::{Era, Version};
 
 #[cfg(test)]

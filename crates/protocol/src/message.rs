@@ -1,4 +1,5 @@
-//! The one strict message type: request, notification or response, from one flat envelope.
+//! The one strict message type: request, notification or response, from one flat envelope. Responses are printed in one piece,
+//! or in parts so that a large payload is not copied.
 //!
 //! Invariants: an id keeps its spelling and its type (string or integer). `params` is an object. `params`, `result` and
 //! `error` are slices of the received bytes. The envelope is written again for the next hop, so its members outside of
@@ -12,18 +13,16 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+pub use super::error::ParseError;
 use super::error::{ErrorObject, Reply};
 use super::method::Method;
-pub use super::parse_error::ParseError;
 use crate::{absent, sanitize};
-use json::Fault;
-use json::byte_order_mark;
-use json::decimal::{self, Decimal};
-use json::member_index::MemberIndex;
-use json::part::{Part, decode_key};
+use json::decimal::Decimal;
+use json::part::{MemberIndex, Part, decode_key};
 use json::raw::Raw;
 use json::raw::edit::write_string;
 use json::scanner::Survey;
+use json::{Fault, decimal, raw};
 
 /// The deepest nesting accepted from a client, and in the definition of a tool.
 pub const MAX_DEPTH: usize = json::scanner::MAX_DEPTH;
@@ -222,12 +221,11 @@ impl Message {
     /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge. Its
     /// payload does not keep a buffer in memory that is much larger.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
-        let message = Self::indexed(bytes, MessageSource::Server).unwrap_or_else(|| {
-            match byte_order_mark::behind(bytes) {
+        let message =
+            Self::indexed(bytes, MessageSource::Server).unwrap_or_else(|| match raw::behind(bytes) {
                 Some(text) => Self::scanned(&text),
                 None => Self::scanned(bytes),
-            }
-        })?;
+            })?;
         Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
     }
 
@@ -373,6 +371,79 @@ fn no_duplicate(place: &'static str, object: Option<&Raw>) -> Result<(), ParseEr
         Some(key) => Err(ParseError::Duplicate { place, key: sanitize::name(&key) }),
         None => Ok(()),
     }
+}
+
+/// The text behind the payload of a response.
+const TAIL: &[u8] = b"}";
+
+impl Response {
+    /// The response as JSON. An unknown id is `null` (JSON-RPC 2.0, section 5).
+    pub fn encode(&self) -> Bytes {
+        let payload = self.payload();
+        let mut out = head(self.id.as_ref(), self.reply.is_ok(), payload.len() + TAIL.len());
+        out.extend_from_slice(payload);
+        out.extend_from_slice(TAIL);
+        Bytes::from(out)
+    }
+
+    /// Returns the response in three parts, so that a large payload is written without a copy.
+    pub fn parts(&self) -> [Bytes; 3] {
+        let head = head(self.id.as_ref(), self.reply.is_ok(), 0);
+        [Bytes::from(head), self.payload().clone(), Bytes::from_static(TAIL)]
+    }
+
+    const fn payload(&self) -> &Bytes {
+        match &self.reply {
+            Ok(result) => result.bytes(),
+            Err(error) => error.raw().bytes(),
+        }
+    }
+}
+
+/// A result that many clients receive, stored with the end of a response. It is written behind the head of each
+/// response without a copy, and the end needs no separate write.
+#[derive(Debug, Clone)]
+pub struct Closed(Bytes);
+
+impl Closed {
+    /// Copies `result` once.
+    pub fn new(result: &Raw) -> Self {
+        Self([result.bytes(), TAIL].concat().into())
+    }
+
+    /// The result alone.
+    pub fn result(&self) -> Raw {
+        Raw::unindexed(self.0.slice(..self.0.len() - TAIL.len()))
+    }
+
+    /// The length in bytes.
+    pub const fn size(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the response to the request `id` in two parts: the text before the result, and the rest.
+    pub fn parts(self, id: &RequestId) -> [Bytes; 2] {
+        [Bytes::from(head(Some(id), true, 0)), self.0]
+    }
+
+    /// Returns the response in one piece, copied.
+    pub fn encode(&self, id: &RequestId) -> Bytes {
+        let mut out = head(Some(id), true, self.0.len());
+        out.extend_from_slice(&self.0);
+        Bytes::from(out)
+    }
+}
+
+/// The beginning of a response, with room for `more` bytes.
+fn head(id: Option<&RequestId>, is_result: bool, more: usize) -> Vec<u8> {
+    const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"result":"#.len();
+    let id = id.map_or(&b"null"[..], |id| id.raw().bytes());
+    let mut out = Vec::with_capacity(MEMBERS + id.len() + more);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id);
+    out.push(b',');
+    out.extend_from_slice(if is_result { b"\"result\":" } else { b"\"error\":" });
+    out
 }
 
 #[cfg(test)]

@@ -225,3 +225,33 @@ fn a_payload_of_a_server_does_not_keep_a_message_that_is_much_larger() {
         }
     }
 }
+
+mod response {
+    use super::*;
+    use crate::ErrorObject;
+
+    #[test]
+    fn every_way_to_write_a_response_writes_the_same() {
+        let id = RequestId::from_u64(7);
+        let result = Raw::of("text");
+        let response = Response { id: Some(id.clone()), reply: Ok(result.clone()) };
+        let text = r#"{"jsonrpc":"2.0","id":7,"result":"text"}"#;
+        let closed = Closed::new(&result);
+        assert_eq!((closed.result(), closed.size()), (result, 7));
+        assert_eq!([response.encode(), response.parts().concat().into()], [text, text]);
+        assert_eq!([closed.encode(&id), closed.parts(&id).concat().into()], [text, text]);
+    }
+
+    #[test]
+    fn printed_response_fits_its_buffer_and_an_unknown_id_is_null() {
+        for (id, reply) in
+            [(Some(RequestId::from_u64(1)), Ok(Raw::of(&2))), (None, Err(ErrorObject::new(3, "no")))]
+        {
+            let response = Response { id, reply };
+            let out = head(response.id.as_ref(), response.reply.is_ok(), 0);
+            assert!(out.capacity() < out.len() + 5, "{}", out.capacity());
+        }
+        let refused = Response { id: None, reply: Err(ErrorObject::new(3, "no")) };
+        assert!(refused.encode().starts_with(br#"{"jsonrpc":"2.0","id":null,"error":{"#));
+    }
+}

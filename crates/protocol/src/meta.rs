@@ -1,4 +1,5 @@
-//! `_meta` of a request: its sender, its revision, and its progress token.
+//! `_meta` of a request: its sender, its revision, and its progress token. Also the name and version that Switchyard gives of
+//! itself (`Implementation` in `schema.ts`).
 //!
 //! Source: 2026-07-28 `basic/index`, `_meta`; progress tokens since 2024-11-05.
 //! Not here: `_meta` of results and of definitions, which pass unchanged.
@@ -6,7 +7,6 @@
 use bytes::Bytes;
 
 use super::compose::Composed;
-use super::implementation::own_info;
 use super::log_level::LogLevel;
 use super::version::Era;
 use json::decimal::Decimal;
@@ -224,6 +224,14 @@ impl<'a> Changes<'a> {
     fn length(&self) -> usize {
         self.all().iter().map(|(key, value)| value.map_or(0, |value| key.len() + value.len() + 4)).sum()
     }
+}
+
+const OWN: &str =
+    concat!(r#"{"name":"switchyard","title":"Switchyard","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+
+/// `{name, title, version}` of the gateway, for `clientInfo` and `serverInfo`.
+pub const fn own_info() -> Raw {
+    Raw::unindexed(Bytes::from_static(OWN.as_bytes()))
 }
 
 #[cfg(test)]

@@ -15,8 +15,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::error_code::{ErrorCode, ErrorKind, Numbers};
-use crate::openapi::JsonObject;
+use crate::error_code::{ErrorCode, ErrorKind, JsonObject, Numbers};
 use crate::sanitize;
 use json::Raw;
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use crate::{Message, Response};
-use json::member_index::MOST;
+use json::part::MOST;
 use json::scanner::*;
 use json::{Part, Raw};
 

@@ -4,7 +4,6 @@
 //! Does not depend on MCP servers and clients.
 
 pub mod fair_shares;
-pub mod file_stamp;
 pub mod memory;
 pub mod private_file;
 pub mod rate;

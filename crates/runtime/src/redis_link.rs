@@ -4,7 +4,6 @@
 //! own texts and the code of an error. The address is not logged, because it may contain a password.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,9 +19,6 @@ use url::Url;
 const LATE: &str = "LATE";
 /// The shortest time limit of connecting, handshake included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
-
-const UNLINK_UNLESS: &str = "for _, name in ipairs(KEYS) do \
-    if redis.call('GETRANGE', name, ARGV[1], ARGV[2]) ~= ARGV[3] then redis.call('UNLINK', name) end end";
 
 /// The address of Redis with its credentials. `Debug` shows none of it.
 #[derive(Clone)]
@@ -141,35 +137,6 @@ impl Link {
         let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut pipeline = Pipeline::new();
         pipeline.cmd("SET").arg(name).arg(value).arg("PX").arg(millis).ignore();
-        self.ask(&pipeline).await
-    }
-
-    /// Returns some of the names that begin with `prefix`. The scan begins at `cursor` and reads about `count` names.
-    /// Also returns the cursor for the next call, which is 0 at the end.
-    pub async fn scan(
-        &self,
-        cursor: u64,
-        prefix: &str,
-        count: usize,
-    ) -> Result<(u64, Vec<String>), CommandError> {
-        let mut pipeline = Pipeline::new();
-        // No character of a prefix has a meaning in a pattern.
-        pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*")).arg("COUNT").arg(count);
-        let (found,) = self.ask(&pipeline).await?;
-        Ok(found)
-    }
-
-    /// Removes those of `names` whose bytes in `range` are not `good`. Redis frees the memory in the
-    /// background. The script is atomic, so no write happens in between.
-    pub async fn unlink_unless(
-        &self,
-        names: &[String],
-        range: RangeInclusive<usize>,
-        good: &[u8],
-    ) -> Result<(), CommandError> {
-        let mut pipeline = Pipeline::new();
-        let script = pipeline.cmd("EVAL").arg(UNLINK_UNLESS).arg(names.len()).arg(names);
-        script.arg(*range.start()).arg(*range.end()).arg(good).ignore();
         self.ask(&pipeline).await
     }
 

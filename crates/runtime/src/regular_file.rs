@@ -1,15 +1,17 @@
-//! Files that an operator names, opened without waiting for another process.
+//! Files that an operator names, opened without waiting for another process, and the facts that show a change of one.
 //!
 //! Invariants: opening never blocks on the other end of a FIFO. Only a regular file is accepted, and the opened
 //! file is the one that is checked. At most the given number of bytes is read. Links are followed, because
-//! Kubernetes mounts its files as links.
+//! Kubernetes mounts its files as links. Files are looked at again and again: notifications of the kernel would miss changes on
+//! network file systems.
 //!
 //! Not here: paths that a client chooses, which need more (`builtins`).
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::{fs, io};
 
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
@@ -57,6 +59,40 @@ pub(crate) fn read_opened(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     // The file may grow meanwhile.
     let read = file.take(max_bytes + 1).read_to_end(&mut content)?;
     if read as u64 > max_bytes { Err(too_large()) } else { Ok(content) }
+}
+
+/// A file as it was at one moment. Links are followed, so the exchange of a link is a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl From<Metadata> for FileStamp {
+    fn from(file: Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+}
+
+impl FileStamp {
+    /// The file at `path` as it is now; none if it cannot be looked at. Blocks.
+    pub fn of(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(Self::from)
+    }
+
+    /// Whether the file has no content.
+    pub const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@
 pub mod bulk;
 mod poll_clock;
 mod scheduling;
-mod waker;
 mod work_budget;
 
 use std::cell::Cell;
@@ -24,9 +23,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 
 use bulk::BulkThreads;
-pub use poll_clock::{Until, at, due, now, turn, until};
+pub use poll_clock::{ConnectionWaker, Until, at, due, now, suppress_wakes, turn, until};
 pub use scheduling::{as_usual, ours};
-pub use waker::{ConnectionWaker, suppress_wakes};
 pub use work_budget::WorkBudget;
 
 /// Task polls after which a busy worker checks for events. At 200 µs a poll (`work_budget`), events are seen within 2

@@ -3,7 +3,8 @@
 //! It uses the crate's event parser instead of its serde front end, because only events have the position of every key,
 //! the end of a scalar, and its quotes.
 //!
-//! Accepted: one document of YAML 1.2 with the core schema for plain scalars, aliases, and the merge key `<<`.
+//! Accepted: one document of YAML 1.2 with the core schema for plain scalars (section 10.3.2), aliases, and the merge key `<<`.
+//! Unlike in YAML 1.1, `yes` and `on` are strings, and `0777` is the number 777.
 //! Rejected: duplicate keys, keys that are not strings, tags other than `!!str`, a second document. After a problem of
 //! structure, parsing continues. A problem of syntax is the last one of its document.
 //!
@@ -12,11 +13,12 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::time::Duration;
 
-use serde_saphyr::granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span};
-use serde_saphyr::granit_parser::{StrInput, options};
+use serde_saphyr::granit_parser::{
+    ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, options,
+};
 
-use super::scalar;
 use crate::{Entry, Mark, Node, Problem, Problems, Shown, Text, Value, member_path};
 
 /// The largest file in bytes.
@@ -110,7 +112,7 @@ impl<'t> Composer<'t> {
                 self.token(&span, true);
                 self.spend(text.len(), span.start, path)?;
                 let plain = style == ScalarStyle::Plain && tag != Tag::Text;
-                let value = if plain { scalar::plain(&text) } else { Value::Text(Text::literal(text)) };
+                let value = if plain { plain_value(&text) } else { Value::Text(Text::literal(text)) };
                 (value, anchor)
             }
             Event::SequenceStart(_, anchor, _) => (self.list(path, depth)?, anchor),
@@ -323,6 +325,86 @@ fn broken(error: &ScanError) -> Problem {
         _ => None,
     };
     Problem { hint: hint.map(str::to_owned), ..problem(mark(*error.marker()), "", message) }
+}
+
+/// The value of a plain scalar.
+fn plain_value(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        _ => number(text).unwrap_or_else(|| Value::Text(Text::literal(text))),
+    }
+}
+
+fn number(text: &str) -> Option<Value> {
+    let written = || text.to_owned();
+    if let Some(value) = integer(text) {
+        return Some(Value::Integer { written: written(), value });
+    }
+    let value = if is_float(text) { text.parse().ok()? } else { special(text)? };
+    Some(Value::Float { written: written(), value })
+}
+
+/// A whole number that fits. A larger one is parsed as a float.
+fn integer(text: &str) -> Option<i64> {
+    if let Some(digits) = text.strip_prefix("0o") {
+        return digits_of(digits, 8);
+    }
+    if let Some(digits) = text.strip_prefix("0x") {
+        return digits_of(digits, 16);
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let decimal = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit());
+    decimal.then(|| text.parse().ok()).flatten()
+}
+
+fn digits_of(digits: &str, radix: u32) -> Option<i64> {
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    plain.then(|| i64::from_str_radix(digits, radix).ok()).flatten()
+}
+
+/// `[-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`
+fn is_float(text: &str) -> bool {
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let exponent = exponent.map(|text| text.strip_prefix(['-', '+']).unwrap_or(text));
+    digits(whole)
+        && digits(fraction)
+        && !(whole.is_empty() && fraction.is_empty())
+        && exponent.is_none_or(|text| !text.is_empty() && digits(text))
+}
+
+fn special(text: &str) -> Option<f64> {
+    match text {
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Some(f64::INFINITY),
+        "-.inf" | "-.Inf" | "-.INF" => Some(f64::NEG_INFINITY),
+        ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
+        _ => None,
+    }
+}
+
+/// Units with their seconds. `ms` comes first, because it ends as `s` does.
+const UNITS: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
+
+/// Reads a number with a unit, whole or with a fraction: `500ms`, `30s`, `1.5m`, `2h` or `7d`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds_with_unit(text)?).ok()
+}
+
+pub(crate) fn seconds_with_unit(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let (number, unit) =
+        UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
+    let is_plain = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.ends_with(|c: char| c.is_ascii_digit())
+        && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if is_plain { Some(number.parse::<f64>().ok()? * unit) } else { None }
 }
 
 #[cfg(test)]

@@ -164,3 +164,77 @@ proptest::proptest! {
         let _ = read(&text);
     }
 }
+
+mod scalar {
+    use super::*;
+
+    #[test]
+    fn plain_scalars_follow_the_core_schema() {
+        let kind = |text: &str| match plain_value(text) {
+            Value::Null => "null".to_owned(),
+            Value::Bool(value) => format!("bool {value}"),
+            Value::Integer { value, .. } => format!("int {value}"),
+            Value::Float { value, .. } => format!("float {value}"),
+            Value::Text(text) => format!("text {}", text.value()),
+            other => format!("{other:?}"),
+        };
+        for (text, expected) in [
+            ("", "null"),
+            ("~", "null"),
+            ("NULL", "null"),
+            ("nUll", "text nUll"),
+            ("true", "bool true"),
+            ("yes", "text yes"),
+            ("off", "text off"),
+            ("0", "int 0"),
+            ("-19", "int -19"),
+            ("+12", "int 12"),
+            ("0777", "int 777"),
+            ("0o17", "int 15"),
+            ("0x3C", "int 60"),
+            ("0x", "text 0x"),
+            ("0x-1", "text 0x-1"),
+            ("0o8", "text 0o8"),
+            ("30.0", "float 30"),
+            (".5", "float 0.5"),
+            ("5.", "float 5"),
+            ("1e3", "float 1000"),
+            ("1e", "text 1e"),
+            (".", "text ."),
+            ("-", "text -"),
+            ("1_000", "text 1_000"),
+            ("1:30", "text 1:30"),
+            ("inf", "text inf"),
+            ("nan", "text nan"),
+            ("infinity", "text infinity"),
+            ("-.INF", "float -inf"),
+            (".nan", "float NaN"),
+            ("18446744073709551616", "float 18446744073709552000"),
+            ("1.2.3", "text 1.2.3"),
+            ("http", "text http"),
+        ] {
+            assert_eq!(kind(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_number_with_a_unit() {
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            (" 1.5m ", 90_000),
+            ("2h", 7_200_000),
+            ("7d", 604_800_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse_duration(text), Some(Duration::from_millis(milliseconds)), "{text}");
+        }
+        let long = format!("{}d", "9".repeat(400));
+        for text in [
+            "", "s", "30", "-1s", "+1s", ".5s", "5.s", "1.2.3s", "1e3s", "1 s", "1S", "1w", "infs", "nans",
+            &long,
+        ] {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
+    }
+}

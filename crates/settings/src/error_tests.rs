@@ -1,7 +1,7 @@
 //! The format of problems, and the text that they hide.
 
 use super::super::document;
-use super::*;
+use super::super::problem::*;
 use crate::{Problem, Problems};
 
 fn rendered(text: &str, line: u32, column: u32, shown: Shown) -> String {

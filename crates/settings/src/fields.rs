@@ -1,8 +1,8 @@
 //! Reads one mapping with known keys: each key is taken by name, and the rest is unknown.
 
-use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
-use super::recorded::Expected;
+use super::node::Fingerprint;
+use super::places::Expected;
 use super::setting::Setting;
 
 /// The most unknown keys of one mapping that are compared with the known ones.

@@ -41,26 +41,21 @@
 
 mod declare;
 pub mod document;
-pub mod error;
 pub mod expand;
 mod fields;
-mod fingerprint;
 mod nearest;
 mod node;
 mod places;
-mod problem;
-mod recorded;
-mod scalar;
+pub mod problem;
 mod setting;
 
 pub use declare::{DefaultText, FromSetting, InRange};
+pub use document::parse_duration;
 pub use fields::Fields;
-pub use fingerprint::{Fingerprint, read_sha256};
 pub use nearest::{nearest, nearest_few};
-pub use node::{Entry, Mark, Node, Text, Value};
+pub use node::{Entry, Fingerprint, Mark, Node, Text, Value, read_sha256};
+pub use places::{Description, Expected, Recorded};
 pub use problem::{Problem, Problems, Shown, one_line};
-pub use recorded::{Description, Expected, Recorded};
-pub use scalar::parse_duration;
 pub use setting::{Setting, member_path};
 
 #[cfg(test)]

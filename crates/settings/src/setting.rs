@@ -10,14 +10,12 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
+use super::document::seconds_with_unit;
 use super::expand::{CallerPart, caller_parts};
-use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
-use super::node::{Mark, Node, Text, Value};
-use super::places::Places;
+use super::node::{Fingerprint, Mark, Node, Text, Value};
+use super::places::{Expected, Places};
 use super::problem::{Problem, Problems, Shown, one_line};
-use super::recorded::Expected;
-use super::scalar::seconds_with_unit;
 
 /// The value of every setting while readers describe themselves ([`Setting::any`]).
 static ANY: Node = Node { mark: Mark::START, value: Value::Unusable };

@@ -16,8 +16,8 @@ use super::call::Call;
 use super::call_events::Owner;
 use crate::session_affinity::Affinity;
 use json::Raw;
-use protocol::meta::Sender;
-use protocol::{Abilities, Era, implementation};
+use protocol::meta::{self, Sender};
+use protocol::{Abilities, Era};
 
 /// The requested dialect of a connection. If the server does not speak its era, the other era is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Key {
         Dialect {
             era: self.era,
             capabilities: capabilities.unwrap_or_else(|| self.abilities.capabilities()),
-            info: private.map_or_else(implementation::own_info, |private| private.info.clone()),
+            info: private.map_or_else(meta::own_info, |private| private.info.clone()),
             client: private.map(|private| private.affinity.clone()),
             principal: None,
         }

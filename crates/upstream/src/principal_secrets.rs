@@ -22,7 +22,7 @@ use super::error::Error;
 use super::forwarded_headers::PrincipalHeader;
 use auth::Principal;
 use auth::vault::{Entry, Vault};
-use runtime::file_stamp::FileStamp;
+use runtime::regular_file::FileStamp;
 
 /// Limit of principals whose values are known without a connection that uses them.
 const MAX_KNOWN: usize = 1_024;

@@ -22,8 +22,7 @@ use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::COMMAND_RETRY_IN;
-use super::Upstream;
+use super::{COMMAND_RETRY_IN, Upstream};
 pub(crate) use listen::ReopenPauses;
 
 use super::connection::{Call, Connection, Event, EventSender, Events};
@@ -36,7 +35,7 @@ use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::method;
 use protocol::sanitize::shown;
-use runtime::telemetry::pace::Pace;
+use runtime::telemetry::limit::Pace;
 
 /// Most requests to subscribe at a time.
 const AT_A_TIME: usize = 8;

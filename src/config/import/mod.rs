@@ -285,14 +285,14 @@ pub(crate) fn near_names(valid: &str) -> impl Iterator<Item = String> {
 fn refusal(yaml: &str, base: &str) -> Option<String> {
     let unset = |_: &str| Err(VarError::NotPresent);
     match Config::check(Path::new("mcp_servers.yaml"), yaml, &unset).err()? {
-        settings::error::Error::Invalid(report) => {
+        settings::problem::Error::Invalid(report) => {
             let problem = report.problems.first()?;
             let at = problem.path.strip_prefix(base).unwrap_or(&problem.path);
             let at = at.trim_start_matches('.');
             let colon = if at.is_empty() { "" } else { ": " };
             Some(format!("{at}{colon}{}", problem.message))
         }
-        error @ settings::error::Error::Unreadable { .. } => Some(error.to_string()),
+        error @ settings::problem::Error::Unreadable { .. } => Some(error.to_string()),
     }
 }
 

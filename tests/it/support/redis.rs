@@ -119,12 +119,6 @@ impl Redis {
         answer.lines().skip(1).filter(|line| !line.starts_with('$')).map(str::to_owned).collect()
     }
 
-    /// The number of its keys.
-    pub async fn names(&self) -> usize {
-        let answer = self.ask(&["DBSIZE"]).await.expect("it answers");
-        answer.trim_start_matches(':').parse().expect("a number")
-    }
-
     /// Stops it (SIGSTOP): it accepts data but answers nothing, until [`Redis::resume`].
     pub fn pause(&self) {
         self.signal(Signal::STOP);

@@ -1,4 +1,4 @@
-//! The file of the vault: sealed entries under hidden names, in JSON.
+//! The file of the vault: sealed entries under hidden names, in JSON, and the names of values.
 //!
 //! Invariants: the file shows the number and the sizes of entries and nothing else. A label or a value that was moved to
 //! another entry does not open. Entries that no key opens stay as they are, so damage of one entry is not spread.
@@ -6,15 +6,14 @@
 //! Not detected: an older copy of the whole file, or of a whole entry, put back by somebody who can write the file.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use secrecy::zeroize::Zeroizing;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::Entry;
 use super::keys::VaultKey;
 
 /// The only version so far.
@@ -192,4 +191,97 @@ fn of_label(id: &str) -> Vec<u8> {
 /// The authenticated data of a value.
 fn of_value(name: &[u8]) -> Vec<u8> {
     [b"value:", name].concat()
+}
+
+/// Limit of the name of a static secret, in bytes.
+const MAX_SECRET_NAME: usize = 64;
+
+/// The kind of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryKind {
+    /// Tokens of one login.
+    Token,
+    /// The clients that are registered for one server at authorization servers.
+    Client,
+    /// The authorization servers to which credentials of the configuration file belong.
+    Issuer,
+    /// A static secret: of all for `${secret:NAME}`, and of one principal for `${principal:NAME}`.
+    Secret,
+    /// The keys of the authorization server of this gateway.
+    Authorization,
+}
+
+impl EntryKind {
+    /// The kind as it is shown and stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Client => "client",
+            Self::Issuer => "issuer",
+            Self::Secret => "secret",
+            Self::Authorization => "authorization",
+        }
+    }
+}
+
+/// The name of one value. Two values with different names never replace each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Entry {
+    /// The kind of the value.
+    pub kind: EntryKind,
+    /// The server, or the name of the secret.
+    pub name: String,
+    /// The principal that owns the value; `None` for a value that all principals share.
+    pub principal: Option<String>,
+}
+
+impl Entry {
+    /// The static secret `name`.
+    pub fn secret(name: &str) -> Self {
+        Self { kind: EntryKind::Secret, name: name.to_owned(), principal: None }
+    }
+
+    /// The secret `name` of `principal`.
+    pub fn secret_of(principal: &str, name: &str) -> Self {
+        Self { principal: Some(principal.to_owned()), ..Self::secret(name) }
+    }
+
+    /// Whether it is a secret of one principal.
+    pub fn is_secret_of_principal(&self) -> bool {
+        self.kind == EntryKind::Secret && self.principal.is_some()
+    }
+
+    /// Encodes the name without ambiguity: each part has its length before it.
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        let parts = [Some(self.kind.as_str()), Some(&self.name), self.principal.as_deref()];
+        let mut bytes = Vec::new();
+        for part in parts.into_iter().flatten() {
+            bytes.extend((part.len() as u64).to_be_bytes());
+            bytes.extend(part.as_bytes());
+        }
+        bytes
+    }
+
+    /// The length of all parts in bytes.
+    pub(super) fn length(&self) -> usize {
+        self.name.len() + self.principal.as_ref().map_or(0, String::len)
+    }
+}
+
+impl fmt::Display for Entry {
+    /// Names of secrets only: an id of a principal may be an e-mail address.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the {} `{}`", self.kind.as_str(), settings::one_line(&self.name))
+    }
+}
+
+/// Describes the names for which [`is_secret_name`] returns true.
+pub const SECRET_NAME: &str = "letters, digits, `_`, `-` and `.`, at most 64, and a letter or `_` first";
+
+/// Whether `name` can be the name of a static secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    begins && name.len() <= MAX_SECRET_NAME && name.bytes().all(allowed)
 }

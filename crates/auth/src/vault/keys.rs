@@ -1,12 +1,13 @@
-//! Keys of the vault: sealing, and the key file.
+//! Settings and keys of the vault: `state_dir` and `vault_key` under `server:`, sealing, and the key file.
 //!
 //! Invariants: sealed bytes open only under their key and for what they were sealed for. Nonces are random, and
 //! AES-256-GCM-SIV (RFC 8452) stays safe if one repeats. A key file that other users can read is refused. A key file is
 //! written once and never replaced.
 
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
@@ -16,9 +17,12 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use secrecy::zeroize::Zeroizing;
 
-use super::Error;
-use crate::derive::Secret;
+use super::{Error, FILE_NAME, VaultConfig};
+use crate::seal;
+use crate::seal::Secret;
 use runtime::private_file;
+use runtime::secret::SecretString;
+use settings::{Setting, settings};
 
 /// Separates these keys from others that are derived from the same secret.
 const LABEL: &[u8] = b"switchyard vault 1";
@@ -118,4 +122,39 @@ pub(super) fn write_file(path: &Path) -> Result<VaultKey, Error> {
     let text = Zeroizing::new(STANDARD.encode(*key) + "\n");
     private_file::replace(path, text.as_bytes()).map_err(failed)?;
     Ok(VaultKey::of(&*key))
+}
+
+settings! {
+    /// Where the vault is, and its keys.
+    #[derive(Debug, Clone)]
+    pub struct Settings {
+        /// folder of the [vault](security/secrets.md#secrets-in-the-vault), made when the first value is set; built-in servers
+        /// have settings of their own
+        pub state_dir: Option<PathBuf> => "`switchyard` in `$XDG_STATE_HOME`, else in `~/.local/state`";
+        /// keys that encrypt the [vault](security/secrets.md#secrets-in-the-vault), each a reference such as `${VAULT_KEY}` to at
+        /// least 32 bytes: the first key seals, all keys open. One, or a list of 1 to 8
+        pub keys as "vault_key": Vec<SecretString>
+            => "the file `vault.key` in `state_dir`, made when the first value is set", with read_keys;
+    }
+}
+
+fn read_keys(setting: &Setting<'_>) -> Option<Vec<SecretString>> {
+    let hint = "remove the setting for a key file in `state_dir`";
+    seal::read(setting, &setting.one_or_more(), hint)
+}
+
+impl Settings {
+    /// Its keys in the file. They cannot use values of the vault.
+    pub const FIELDS: [&str; 2] = ["state_dir", "vault_key"];
+
+    /// The folder for everything that outlives the process, if one is known.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.state_dir.clone().or_else(private_file::default_state_folder)
+    }
+
+    /// The file and the keys.
+    pub fn vault(&self) -> Result<VaultConfig, Error> {
+        let path = self.folder().ok_or(Error::NoFolder)?.join(FILE_NAME);
+        Ok(VaultConfig { path, keys: self.keys.clone() })
+    }
 }

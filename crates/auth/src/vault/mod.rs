@@ -7,12 +7,9 @@
 //! Not here: the content of values and their lifetime. Values in Redis: the store of `runtime` is a cache, which may
 //! forget a value, and a forgotten refresh token would be lost.
 
-mod config;
 mod container;
-mod entry;
 mod error;
 mod keys;
-mod lease;
 mod lock;
 mod shares;
 
@@ -24,16 +21,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use runtime::file_stamp::FileStamp;
 use runtime::private_file;
+use runtime::regular_file::FileStamp;
 use runtime::secret::{ExposeSecret, SecretString};
 use secrecy::zeroize::Zeroizing;
 
-pub use config::Settings;
-pub use entry::{Entry, EntryKind, SECRET_NAME, is_secret_name};
+pub use container::{Entry, EntryKind, SECRET_NAME, is_secret_name};
 pub use error::Error;
-pub use keys::VaultKey;
-pub use lease::Lease;
+pub use keys::{Settings, VaultKey};
+pub use lock::Lease;
 pub use shares::Share;
 
 use container::{Container, Lookup};

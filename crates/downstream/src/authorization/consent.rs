@@ -6,7 +6,7 @@
 //! about it. Every other error is shown on a page. Agreement counts only in the session that was asked,
 //! within ten minutes: the form has the CSRF token of the session, and the request sealed for it. Repeating the form gives the
 //! same client another code and nothing else. Texts that a client chose are escaped, and the page says who chose them. Each
-//! decision has an audit line.
+//! decision has an audit line. A text about a failure has no part of a request.
 //!
 //! Source: RFC 6749, sections 3.1, 4.1.1 and 10.12; RFC 9700, section 4.15 (clickjacking); MCP 2026-07-28
 //! `basic/security_best_practices`, confused deputy.
@@ -18,15 +18,16 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 
-use super::{Endpoints, answer, messages};
+use super::{Endpoints, answer};
 use crate::browser::html::{HtmlForm, Page, see_other};
 use crate::browser::sessions::BrowserSession;
 use crate::guard::MAX_FORM;
-use crate::login::sealed::{self, Rejected};
-use crate::login::{Destination, Pages, Visit, form_target, who, with_form};
+use crate::login::sealed::Rejected;
+use crate::login::{Destination, Pages, Visit, form_target, sealed, who, with_form};
 use auth::Role;
-use authorization::{AuthorizationError, AuthorizationRequest, Code, Consent, Receiver};
-use runtime::telemetry::audit::{self, Subject};
+use authorization::{AuthorizationError, AuthorizationRequest, Code, Consent, Error, Receiver};
+use runtime::telemetry::audit;
+use runtime::telemetry::audit::Subject;
 
 /// Limit of the length of a query in bytes, so that the form of a page can carry it.
 const MAX_QUERY: usize = 8 * 1024;
@@ -42,10 +43,10 @@ pub(super) async fn show(
     State(endpoints): State<Arc<Endpoints>>,
     request: Request,
 ) -> Result<Response, Page> {
-    endpoints.authorize_rate.take(request.extensions()).map_err(messages::too_many)?;
+    endpoints.authorize_rate.take(request.extensions()).map_err(too_many)?;
     let query = request.uri().query().unwrap_or_default().to_owned();
     if query.len() > MAX_QUERY {
-        return Err(messages::too_long());
+        return Err(too_long());
     }
     let pages = &*endpoints.pages;
     let visit = Visit::without_query(pages, request).await?;
@@ -54,7 +55,7 @@ pub(super) async fn show(
             .text("After the sign-in you see which client asks, and decide whether it gets access.");
         return Ok(with_form(page, pages, &visit, &Destination::Authorization(query)).into_response());
     };
-    let _slot = pages.in_progress.enter(session.principal().id()).ok_or_else(messages::busy)?;
+    let _slot = pages.in_progress.enter(session.principal().id()).ok_or_else(busy)?;
     let consent = endpoints.server.authorize(session.principal(), &query, SystemTime::now()).await;
     let consent = match consent {
         Ok(consent) => consent,
@@ -69,29 +70,29 @@ pub(super) async fn send(
     State(endpoints): State<Arc<Endpoints>>,
     request: Request,
 ) -> Result<Response, Page> {
-    endpoints.authorize_rate.take(request.extensions()).map_err(messages::too_many)?;
+    endpoints.authorize_rate.take(request.extensions()).map_err(too_many)?;
     let pages = &*endpoints.pages;
     let visit = Visit::without_query(pages, request).await?;
     let session = visit.session_of_form()?;
-    let sealed = visit.form.get("request").ok_or_else(messages::damaged)?;
+    let sealed = visit.form.get("request").ok_or_else(damaged)?;
     let request = sealed::open(&pages.logins.links, session, sealed, SystemTime::now());
     let request = request.map_err(|rejected| match rejected {
-        Rejected::Expired => messages::took_too_long(),
-        Rejected::OtherSession => messages::other_session(),
-        Rejected::Foreign => messages::damaged(),
+        Rejected::Expired => took_too_long(),
+        Rejected::OtherSession => other_session(),
+        Rejected::Foreign => damaged(),
     })?;
-    let _slot = pages.in_progress.enter(session.principal().id()).ok_or_else(messages::busy)?;
+    let _slot = pages.in_progress.enter(session.principal().id()).ok_or_else(busy)?;
     match visit.form.get(DECISION) {
         Some(ALLOW) => approve(&endpoints, session, &visit, &request).await,
         Some(DENY) => {
             let record = audit::operation(who(session, visit.id), "deny_grant", None);
-            if let Some(mut record) = record.map_err(|_| messages::busy())? {
+            if let Some(mut record) = record.map_err(|_| busy())? {
                 record.about(Subject::client(request.client()));
                 record.ended(audit::DONE);
             }
             lead(endpoints.server.deny(&request), None)
         }
-        _ => Err(messages::damaged()),
+        _ => Err(damaged()),
     }
 }
 
@@ -102,7 +103,7 @@ async fn approve(
     visit: &Visit,
     request: &AuthorizationRequest,
 ) -> Result<Response, Page> {
-    let record = audit::operation(who(session, visit.id), "grant", None).map_err(|_| messages::busy())?;
+    let record = audit::operation(who(session, visit.id), "grant", None).map_err(|_| busy())?;
     let approved = endpoints.server.approve(session.principal(), request, SystemTime::now()).await;
     if let Some(mut record) = record {
         record.about(Subject::client(request.client()));
@@ -126,7 +127,7 @@ fn refused(
 ) -> Result<Response, Page> {
     answer::log_refused(error.error(), visit.id);
     if code(&error) == Code::AccessDenied {
-        audit::refused(who(session, visit.id), "grant", &Subject::default()).map_err(|_| messages::busy())?;
+        audit::refused(who(session, visit.id), "grant", &Subject::default()).map_err(|_| busy())?;
     }
     lead(error, cookie)
 }
@@ -137,9 +138,9 @@ fn lead(error: AuthorizationError, cookie: Option<HeaderValue>) -> Result<Respon
         AuthorizationError::Redirected { location, .. } => Ok(see_other(&location, cookie)),
         AuthorizationError::Offered { location, receiver: to, error } => {
             let text = format!("Return to {}", receiver(&to));
-            Err(messages::not_granted(&error).link(&location, &text).cookie(cookie))
+            Err(not_granted(&error).link(&location, &text).cookie(cookie))
         }
-        AuthorizationError::Shown(error) => Err(messages::not_valid(&error).cookie(cookie)),
+        AuthorizationError::Shown(error) => Err(not_valid(&error).cookie(cookie)),
     }
 }
 
@@ -151,7 +152,7 @@ const fn code(error: &AuthorizationError) -> Code {
 fn page(pages: &Pages, session: &BrowserSession, consent: &Consent, query: String) -> Result<Page, Page> {
     let sealed = sealed::seal(&pages.logins.links, session, &consent.request, SystemTime::now());
     if sealed.len() > MAX_FORM - OTHER_FIELDS {
-        return Err(messages::too_long());
+        return Err(too_long());
     }
     let form = HtmlForm::to("authorize").hidden("csrf", session.csrf()).hidden("request", &sealed);
     let page = if consent.is_remembered {
@@ -249,4 +250,67 @@ const fn permission(role: Role) -> &'static str {
         Role::Caller => "see and call tools, and read resources and prompts",
         Role::Superuser => "call tools, and operate this gateway: its servers, keys and settings",
     }
+}
+
+/// How a person gets a new request.
+const AGAIN: &str = "Start the login again in your MCP client.";
+/// Seconds until a busy gateway is worth a retry.
+const BUSY_RETRY_IN: u64 = 5;
+
+fn failure(status: StatusCode, title: &str, text: &str) -> Page {
+    Page::failure(status, title, text).text(AGAIN)
+}
+
+/// The page about `error`, which a client caused.
+fn of_error(error: &Error, title: &str, text: &str) -> Page {
+    Page::failure(error.status(), title, text)
+        .facts(&[("Error", error.code.as_str()), ("Reason", &error.description)])
+        .retry_after(error.retry_after)
+}
+
+/// A request whose client or redirect URI is not known, so that the answer can go nowhere else.
+fn not_valid(error: &Error) -> Page {
+    let text = "The client that sent you here made a request that this gateway does not accept. Nothing was allowed.";
+    of_error(error, "The request of the client is not valid", text).text(
+        "If you did not start a login, close this page. Otherwise, show this to the developer of the client.",
+    )
+}
+
+/// A request that gets no code, of a client that nobody vouches for.
+fn not_granted(error: &Error) -> Page {
+    let text = "The client that sent you here does not get access. Nothing was allowed.";
+    of_error(error, "The client gets no access", text).text(
+        "If you did not start a login, close this page: the link leads to a client that nobody has checked.",
+    )
+}
+
+fn too_long() -> Page {
+    let text = "The request of the client is too long.";
+    failure(StatusCode::URI_TOO_LONG, "The request of the client is not valid", text)
+}
+
+pub(super) fn damaged() -> Page {
+    let text = "A field is missing or damaged, or the form was made for somebody else. Nothing was allowed.";
+    failure(StatusCode::BAD_REQUEST, "The form is not valid", text)
+}
+
+pub(super) fn other_session() -> Page {
+    let text = "You were asked in another session: in another browser, or before you signed in again. Nothing was \
+                allowed.";
+    failure(StatusCode::FORBIDDEN, "The form belongs to another session", text)
+}
+
+pub(super) fn took_too_long() -> Page {
+    let text = "More than ten minutes have passed since the page was shown. Nothing was allowed.";
+    failure(StatusCode::GONE, "The login took too long", text)
+}
+
+pub(super) fn busy() -> Page {
+    let text = "The gateway is busy with other logins. Load this page again in a moment.";
+    Page::failure(StatusCode::SERVICE_UNAVAILABLE, "Try again in a moment", text).retry_after(BUSY_RETRY_IN)
+}
+
+pub(super) fn too_many(seconds: u64) -> Page {
+    let text = "Too many requests come from your address. Load this page again in a moment.";
+    Page::failure(StatusCode::TOO_MANY_REQUESTS, "Try again in a moment", text).retry_after(seconds)
 }

@@ -16,9 +16,7 @@
 mod answer;
 mod consent;
 mod documents;
-mod messages;
 mod registrations;
-mod requests;
 mod tokens;
 
 use std::sync::Arc;
@@ -27,7 +25,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::{get, post};
 
-use crate::address_rate::AddressRate;
+use crate::client_address::AddressRate;
 use crate::guard::Guard;
 use crate::login::{self, Pages};
 use authorization::{AUTHORIZE, AuthorizationServer, KEY_SET, REGISTER, REVOKE, TOKEN};

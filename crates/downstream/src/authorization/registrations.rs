@@ -16,7 +16,7 @@ use secrecy::SecretString;
 
 use super::Endpoints;
 use super::answer::{self, JSON};
-use super::requests::ClientRequest;
+use super::tokens::ClientRequest;
 use crate::request_class::MAX_REGISTRATION;
 use auth::Principal;
 use authorization::{Code, Error};

@@ -3,7 +3,7 @@
 //! Invariants: a session counts only where the headers have no credential, so no other request pays for this check. It
 //! counts only for REST, and not if another site caused the request. A request that may change something must come from
 //! a page of Switchyard, and must repeat the CSRF token of the session in a header. No site can set this header without
-//! permission, and no site gets it (`cors`).
+//! permission, and no site gets it (`http_service`).
 //!
 //! Not here: sessions and their ends (`sessions`), the page that tells the token to the dashboard (`login`).
 
@@ -12,9 +12,8 @@ use std::sync::Arc;
 use http::header::{COOKIE, ORIGIN};
 use http::{Method, request};
 
-use super::cookie::Cookies;
 use super::form;
-use super::sessions::{BrowserSession, BrowserSessions};
+use super::sessions::{BrowserSession, BrowserSessions, Cookies};
 use crate::Config;
 use crate::authority::host_of;
 use crate::refusal::{AnswerFormat, Refusal};

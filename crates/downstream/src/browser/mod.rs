@@ -6,7 +6,6 @@
 //! Not here: the pages themselves (`login`), their paths (`guard`).
 
 pub(crate) mod access;
-pub(crate) mod cookie;
 pub(crate) mod form;
 pub(crate) mod html;
 pub mod sessions;

@@ -8,7 +8,13 @@
 //! The memory of all sessions is at most about 40 MiB: 4,096 sessions with a token of 8 KiB each. Only principals with
 //! valid credentials take part.
 //!
-//! Not here: cookies (`cookie`), and what a page shows to whom.
+//! Scripts cannot read a cookie (`HttpOnly`). Over HTTPS it has the prefix `__Host-`, so neither another
+//! host of the same domain nor a page over HTTP can set it. Over plain HTTP, which is for loopback, the name has the
+//! port, because browsers send the cookies of all ports of a host. A name that occurs twice is not read.
+//!
+//! Not here: what a page shows to whom.
+//!
+//! Source: RFC 6265bis, sections 4.1.2 and 4.1.3.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +22,14 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
+use url::Url;
 
 use auth::{Authenticator, Denied, Principal, Reason};
 
@@ -285,6 +292,67 @@ pub(crate) fn random() -> String {
     let mut bytes = [0; 32];
     SysRng.try_fill_bytes(&mut bytes).expect("the system gives random bytes");
     URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// When a browser sends a cookie with requests that other sites cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SameSite {
+    /// With links and redirects from other sites, but not with their forms and images. The login service sends the
+    /// browser back by such a redirect, so the session needs this value.
+    Lax,
+    /// Never.
+    Strict,
+}
+
+/// The form of cookies under one base URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cookies {
+    is_secure: bool,
+    port: Option<u16>,
+}
+
+impl Cookies {
+    /// Cookies of the pages below `base`.
+    pub(crate) fn of(base: &str) -> Self {
+        let port = Url::parse(base).ok().and_then(|url| url.port_or_known_default());
+        Self { is_secure: base.starts_with("https://"), port }
+    }
+
+    fn name(&self, purpose: &str) -> String {
+        match self.port {
+            Some(port) if !self.is_secure => format!("switchyard-{purpose}-{port}"),
+            _ if self.is_secure => format!("__Host-switchyard-{purpose}"),
+            _ => format!("switchyard-{purpose}"),
+        }
+    }
+
+    /// Returns the value of the only cookie for `purpose`.
+    pub(crate) fn read<'h>(&self, purpose: &str, headers: &'h HeaderMap) -> Option<&'h str> {
+        let name = self.name(purpose);
+        let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut values = pairs.filter(|(found, _)| *found == name).map(|(_, value)| value);
+        values.next().filter(|_| values.next().is_none())
+    }
+
+    /// Returns the header that sets the cookie for `purpose` until the browser is closed.
+    pub(crate) fn set(&self, purpose: &str, value: &str, same_site: SameSite) -> Option<HeaderValue> {
+        self.header(purpose, value, same_site, "")
+    }
+
+    /// Returns the header that deletes the cookie for `purpose`.
+    pub(crate) fn delete(&self, purpose: &str) -> Option<HeaderValue> {
+        self.header(purpose, "", SameSite::Lax, "; Max-Age=0")
+    }
+
+    fn header(&self, purpose: &str, value: &str, same_site: SameSite, end: &str) -> Option<HeaderValue> {
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let name = self.name(purpose);
+        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite={same_site:?}{secure}{end}");
+        let mut header = HeaderValue::try_from(text).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
 }
 
 #[cfg(test)]

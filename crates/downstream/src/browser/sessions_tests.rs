@@ -132,3 +132,45 @@ async fn a_session_of_a_host_program_needs_its_principal_in_each_request() {
     assert!(sessions.find(&found.name(), Some(&principal(1))).await.is_none(), "the name is not the cookie");
     assert!(sessions.sign_in(SecretString::from("key")).await.is_err(), "there is no sign-in");
 }
+
+mod cookie {
+    use super::*;
+
+    fn headers(lines: &[&str]) -> HeaderMap {
+        let value = |line: &&str| (COOKIE, HeaderValue::from_str(line).expect("text"));
+        lines.iter().map(value).collect()
+    }
+
+    #[test]
+    fn a_cookie_is_bound_to_its_host_over_https_and_to_its_port_otherwise() {
+        let secure =
+            Cookies::of("https://gw.example/x").set("session", "abc", SameSite::Lax).expect("a header");
+        assert_eq!(secure, "__Host-switchyard-session=abc; Path=/; HttpOnly; SameSite=Lax; Secure");
+        let local =
+            Cookies::of("http://127.0.0.1:8080").set("session", "abc", SameSite::Strict).expect("a header");
+        assert_eq!(local, "switchyard-session-8080=abc; Path=/; HttpOnly; SameSite=Strict");
+        assert!(local.is_sensitive() && Cookies::of("http://localhost").name("a") == "switchyard-a-80");
+        let gone = Cookies::of("https://gw.example").delete("session").expect("a header");
+        assert!(
+            gone.to_str().expect("text").contains("session=; ")
+                && gone.to_str().expect("text").ends_with("Max-Age=0")
+        );
+    }
+
+    #[test]
+    fn only_a_cookie_that_is_there_once_is_read() {
+        let cookies = Cookies::of("http://localhost:1");
+        for (lines, value) in [
+            (&["switchyard-session-1=a"][..], Some("a")),
+            (&["x=1; switchyard-session-1=a;y=2"], Some("a")),
+            (&["x=1", "switchyard-session-1=a"], Some("a")),
+            (&["switchyard-session-1=a; switchyard-session-1=b"], None),
+            (&["switchyard-session-1=a", "switchyard-session-1=a"], None),
+            (&["switchyard-session-2=a"], None),
+            (&["switchyard-session-1"], None),
+            (&[], None),
+        ] {
+            assert_eq!(cookies.read("session", &headers(lines)), value, "{lines:?}");
+        }
+    }
+}

@@ -10,10 +10,9 @@ use std::time::SystemTime;
 
 use http::StatusCode;
 
-use super::context::{Pages, Visit};
-use super::permission::{self, who};
+use super::context::{Pages, Visit, who};
 use super::sealed::{self, Rejected, State};
-use super::{messages, start};
+use super::{context, messages, start};
 use crate::browser::html::Page;
 use crate::browser::sessions::BrowserSession;
 use gateway::logins::{CodeResponse, ErrorResponse, LoginError, LoginStatus};
@@ -24,7 +23,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     let session = visit.session.as_ref().ok_or_else(messages::no_session_at_callback)?;
     let state = checked_state(pages, &visit, session)?;
     let per = pages.logins.service.per(&state.server).ok_or_else(|| messages::no_login(&state.server))?;
-    permission::check(per, session, &visit)?;
+    context::check(per, session, &visit)?;
     let record = audit::operation(who(session, visit.id), per.log_in().as_str(), Some(&state.server));
     let record = record.map_err(|_| messages::busy())?;
     let finished = finish(pages, &visit, session, &state).await;

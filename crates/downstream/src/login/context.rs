@@ -1,35 +1,45 @@
-//! The state that the login pages share, and what they know of one request.
+//! The state that the login pages share, what they know of one request, and who may log in to a server.
 //!
 //! Invariants: the body of a request is a small form of a page of Switchyard, or the request is refused. With
 //! `auth_mode: none`, a visitor gets a session without sign-in on this machine only: the listener is bound to loopback,
-//! and `Host` is a loopback name. A page of another site cannot have such a name (DNS rebinding).
+//! and `Host` is a loopback name. A page of another site cannot have such a name (DNS rebinding). A login that all principals
+//! share needs a superuser, and a login of one principal a caller. The decision is `auth`'s, and a refusal is in the audit log.
+//!
+//! `/oauth/client.json` describes Switchyard to login services that fetch the description of a client by its id. It has
+//! configured values only. There is none unless `server.public_url` is HTTPS, because a login service fetches it over HTTPS and
+//! compares its URL with `client_id`.
 //!
 //! Not here: what the pages say (`messages`).
+//!
+//! Source: the draft OAuth Client ID Metadata Document, sections 3 and 4.
 
 use std::sync::Arc;
 
 use axum::body::to_bytes;
-use axum::extract::Request;
-use http::{HeaderMap, Method};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method};
 use secrecy::ExposeSecret;
 
-use super::in_progress::InProgress;
 use super::messages;
-use super::people_login::PeopleLogin;
+use super::people_login::{InProgress, PeopleLogin};
 use crate::Config;
 use crate::authority::host_of;
 use crate::browser::access::BrowserAccess;
 pub(super) use crate::browser::access::SESSION;
-use crate::browser::cookie::{Cookies, SameSite};
-use crate::browser::form::{self, Fields};
+use crate::browser::form;
+use crate::browser::form::Fields;
 use crate::browser::html::Page;
-use crate::browser::sessions::{BrowserSession, BrowserSessions, NewSession};
+use crate::browser::sessions::{BrowserSession, BrowserSessions, Cookies, NewSession, SameSite};
 use crate::client_address::ClientAddress;
 use crate::guard::{Guard, MAX_FORM};
 use auth::Principal;
 use gateway::login_links::{LoginContext, is_loopback};
-use http::HeaderValue;
-use runtime::telemetry::RequestId;
+use gateway::logins::Per;
+use json::Raw;
+use runtime::telemetry::audit::{Actor, Subject};
+use runtime::telemetry::{RequestId, audit};
 
 /// The login pages. They share the sessions of browsers with other pages.
 pub struct Pages {
@@ -152,4 +162,38 @@ impl Visit {
         let sent = self.form.get("csrf").unwrap_or_default();
         if form::is_equal(sent, session.csrf()) { Ok(session) } else { Err(messages::bad_csrf()) }
     }
+}
+
+/// Checks that the principal of `session` may log in to a server whose login is used as `per` says.
+pub(super) fn check(per: Per, session: &BrowserSession, visit: &Visit) -> Result<(), Page> {
+    let (principal, action) = (session.principal(), per.log_in());
+    if principal.may(action) {
+        return Ok(());
+    }
+    audit::refused(who(session, visit.id), action.as_str(), &Subject::default())
+        .map_err(|_| messages::busy())?;
+    Err(messages::not_allowed(per, principal.role()))
+}
+
+/// The principal of `session` as the audit log shows it.
+pub(crate) fn who(session: &BrowserSession, id: RequestId) -> Actor<'_> {
+    let principal = session.principal();
+    Actor { principal: principal.id(), role: principal.role().as_str(), request: Some(id) }
+}
+
+/// How long a login service may cache the document: a restart may change `public_url`.
+const LASTS: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+/// Shows the document.
+pub(super) async fn show(State(pages): State<Arc<Pages>>) -> Response {
+    let links = &pages.logins.links;
+    let own = links.own_client(None).filter(|_| links.has_client_metadata()).zip(links.base(None));
+    let Some((own, base)) = own else { return messages::no_client_metadata().into_response() };
+    let Some(client_id) = &own.client_metadata_url else {
+        return messages::no_client_metadata().into_response();
+    };
+    let mut document = own.document(client_id);
+    document["client_uri"] = base.into();
+    let kind = HeaderValue::from_static("application/json");
+    ([(CONTENT_TYPE, kind), (CACHE_CONTROL, LASTS)], Raw::of(&document).bytes().clone()).into_response()
 }

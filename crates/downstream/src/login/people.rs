@@ -25,12 +25,10 @@ use super::destination::Destination;
 use super::people_login::PeopleLogin;
 use super::sealed::{self, Rejected, SignInState};
 use super::{messages, sign_in};
-use crate::browser::cookie::SameSite;
 use crate::browser::html::{Page, see_other};
-use crate::browser::sessions::random;
+use crate::browser::sessions::{SameSite, random};
 use oauth::{AuthorizationResponse, Error, SignInError};
-use runtime::telemetry::audit;
-use runtime::telemetry::pace;
+use runtime::telemetry::{audit, limit};
 
 /// The path to which the login service sends the browser back.
 pub(super) const CALLBACK: &str = "/oauth/login-callback";
@@ -146,7 +144,7 @@ fn failed(
     };
     let code = outcome(error);
     // Any visitor can cause this line, so it is rate-limited.
-    if let Some(suppressed) = pace::refusal(code) {
+    if let Some(suppressed) = limit::refusal(code) {
         let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::warn!(request_id = %visit.id, code, reason = %error, suppressed, "nobody was signed in by the login service");
     }

@@ -12,15 +12,14 @@ use secrecy::SecretString;
 use super::context::{Pages, SESSION, Visit};
 use super::destination::{Destination, is_token};
 use super::messages;
-use crate::browser::cookie::SameSite;
 use crate::browser::form;
 use crate::browser::html::{HtmlForm, Page};
-use crate::browser::sessions::{NewSession, random};
+use crate::browser::sessions::{NewSession, SameSite, random};
 use crate::refusal::Refusal;
 use auth::Denied;
 use runtime::telemetry::audit::{self, Actor, Full};
 use runtime::telemetry::limit::Limit;
-use runtime::telemetry::{RequestId, pace};
+use runtime::telemetry::{RequestId, limit};
 
 /// The purpose of the cookie that repeats the token of the form.
 const FORM: &str = "sign-in";
@@ -141,7 +140,7 @@ fn log_refused(denied: Denied, id: RequestId) {
         Limit::KeyChecks.met(());
     }
     let code = Refusal::Denied(denied).code().as_str();
-    if let Some(suppressed) = pace::refusal(code) {
+    if let Some(suppressed) = limit::refusal(code) {
         let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::info!(request_id = %id, code, reason = %denied, suppressed, "sign-in refused");
     }

@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode};
 use super::context::{Pages, Visit};
 use super::destination::Destination;
 use super::sealed::{self, ConfirmedRedirect, Rejected, State};
-use super::{messages, permission, sign_in};
+use super::{context, messages, sign_in};
 use crate::authority::form_source;
 use crate::browser::html::{HtmlForm, Page, see_other};
 use crate::browser::sessions::BrowserSession;
@@ -35,7 +35,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     }
     let per = pages.logins.service.per(&ticket.server);
     let per = per.ok_or_else(|| messages::no_login(&ticket.server))?;
-    permission::check(per, &session, &visit)?;
+    context::check(per, &session, &visit)?;
     let consent = prepare(pages, &visit, &session, &ticket).await?;
     Ok(consent_page(pages, &session, (&ticket.server, per), &consent)?.cookie(cookie))
 }
@@ -114,6 +114,6 @@ pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> 
         Rejected::Foreign | Rejected::OtherSession => messages::bad_fields(),
     })?;
     let per = pages.logins.service.per(&server).ok_or_else(|| messages::no_login(&server))?;
-    permission::check(per, session, &visit)?;
+    context::check(per, session, &visit)?;
     Ok(see_other(&url, [] as [HeaderValue; 0]))
 }

@@ -23,8 +23,7 @@ use super::routed_request::{RequestEnd, RoutedRequest};
 use super::snapshot::Server;
 use json::Raw;
 use protocol::{Problem, Reply};
-use runtime::telemetry::client_calls::ClientCalls;
-use runtime::telemetry::durations::Outcome;
+use runtime::telemetry::durations::{ClientCalls, Outcome};
 use runtime::telemetry::untrusted;
 use upstream::{CallSource, EndedAttempts, ForwardedHeaders, ServerResponse};
 

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 
 use super::Raw;
-use crate::member_index::{MOST, MemberIndex, Place};
-use crate::part::{Part, key_is};
-use crate::string_scan::plain;
+use crate::part::{MOST, MemberIndex, Part, Place, key_is};
+use crate::tokens::plain;
 
 /// The number of changes that are tracked without an allocation.
 const FEW: usize = 8;

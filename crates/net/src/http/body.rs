@@ -12,10 +12,9 @@ use bytes::Bytes;
 use http_body::Body as _;
 use hyper::body::{Frame, Incoming, SizeHint};
 
-use super::connection::{Link, without_waker};
+use super::connection::{IdleSet, Link, without_waker};
 use super::content_coding::{ContentDecoder, DecodedStep};
 use super::error::Error;
-use super::idle::IdleSet;
 
 /// Time for the rest of a request whose response was complete first.
 const REST_LIMIT: Duration = Duration::from_secs(10);

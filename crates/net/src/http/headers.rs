@@ -1,13 +1,18 @@
 //! Headers and URLs of requests and responses.
 //!
-//! Source: RFC 9110 (`Retry-After`, `Content-Type`, `Host`), RFC 7617 (basic authentication), RFC 8586 (`CDN-Loop`).
+//! A transfer coding is none, or exactly `chunked`. Others would have to be undone before the content is read. Parties that
+//! disagree about them disagree about where a message ends.
+//!
+//! Source: RFC 9110 (`Retry-After`, `Content-Type`, `Host`), RFC 9112, section 6.1, RFC 7617 (basic authentication), RFC 8586
+//! (`CDN-Loop`).
 
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http_body::Body;
 use percent_encoding::percent_decode_str;
 use url::{Position, Url};
 
@@ -90,6 +95,17 @@ pub fn is_media_type(headers: &HeaderMap, media_type: &str) -> bool {
     }
     let value = value.to_str().unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media_type)
+}
+
+/// Whether the message has no transfer coding, or `chunked` once and no other. A body of known size has none, so its
+/// headers are not checked.
+pub fn has_supported_transfer_coding(headers: &HeaderMap, body: &impl Body) -> bool {
+    if body.size_hint().exact().is_some() {
+        return true;
+    }
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let first = lines.next();
+    lines.next().is_none() && first.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
 #[cfg(test)]

@@ -20,19 +20,13 @@ mod content_coding;
 mod dial_policy;
 mod error;
 mod event_stream;
-mod fetch;
-mod form;
 mod headers;
-mod idle;
 mod metered;
-mod network;
 mod proxy;
 mod read;
-mod redirect;
 mod request;
 mod request_body;
 mod tls;
-mod tunnel;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,26 +40,21 @@ use url::Url;
 pub use self::body::Body;
 use self::body::PooledLink;
 use self::connect::Dialer;
-use self::connection::{Failure, Link};
+use self::connection::{Failure, Idle, IdleSet, Link};
 use self::content_coding::ContentDecoder;
 pub use self::dial_policy::{DialPolicy, is_public};
 pub use self::error::Error;
 pub use self::event_stream::{Decoded, EventStream};
-pub use self::fetch::{ResponseLimits, WholeResponse};
-pub use self::form::Form;
 pub use self::headers::{
-    CDN_LOOP, CDN_TOKEN, IDENTITY, OUR_USER_AGENT, basic_credentials, host, is_media_type, is_own_loop, path,
-    retry_after,
+    CDN_LOOP, CDN_TOKEN, IDENTITY, OUR_USER_AGENT, basic_credentials, has_supported_transfer_coding, host,
+    is_media_type, is_own_loop, path, retry_after,
 };
-use self::idle::{Idle, IdleSet};
-pub use self::network::Network;
-pub use self::proxy::{NoProxy, Proxies, Proxy};
-pub use self::read::{chunk, collect, read_json, whole};
-pub use self::redirect::same_origin_target;
-pub use self::request::RequestBuilder;
-pub use self::request_body::RequestBody;
+pub use self::proxy::{Network, NoProxy, Proxies, Proxy};
+pub use self::read::{ResponseLimits, WholeResponse, chunk, collect, read_json, whole};
+pub use self::request::{RequestBuilder, same_origin_target};
+pub use self::request_body::{Form, RequestBody};
 pub use self::tls::TlsFiles;
-use crate::transfer_coding;
+
 use runtime::shutdown::Shutdown;
 
 /// After an idle connection turned out to be dead, requests that must not run twice avoid idle ones
@@ -169,7 +158,7 @@ impl Client {
         link: Box<Link>,
         idle: Option<&Arc<IdleSet>>,
     ) -> Result<Response, Error> {
-        if !transfer_coding::is_supported(answer.headers(), answer.body()) {
+        if !headers::has_supported_transfer_coding(answer.headers(), answer.body()) {
             let reason = "the answer has a transfer coding other than `chunked`, which was not asked for";
             return Err(Error::Malformed { reason: reason.into() });
         }

@@ -1,12 +1,10 @@
-//! The HTTP proxy between Switchyard and the services that it calls.
+//! The way to the services that Switchyard calls: the HTTP proxy before them, and the files for TLS.
 //!
 //! Invariants: a proxy is used only where the configuration names one, or names the environment. Its credentials go to the
 //! proxy alone, and no text shows them. A service on this machine is reached through a proxy only if the proxy is on this
 //! machine too. Any other proxy would look for the service on its own machine.
 //!
-//! Not here: connections through a proxy (`tunnel`), and the syntax of the configuration file.
-//!
-//! Source: RFC 9110, sections 7.6 and 9.3.6; RFC 9112, section 3.2.2.
+//! Not here: connections through a proxy (`connect`), and the syntax of the configuration file.
 
 mod no_proxy;
 
@@ -24,6 +22,7 @@ use url::{Host, Position, Url};
 pub use self::no_proxy::NoProxy;
 use super::error::Error;
 use super::headers::basic_credentials;
+use super::tls::{Tls, TlsFiles};
 
 /// The proxies of one configuration: one for services with TLS, one for the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -184,6 +183,50 @@ pub(super) fn is_loopback(url: &Url) -> bool {
             address.is_loopback() || address.to_ipv4_mapped().is_some_and(|mapped| mapped.is_loopback())
         }
         None => false,
+    }
+}
+
+/// Proxies and TLS of one server, or of all services that have no settings of their own. Clones share the files for TLS.
+#[derive(Clone, Default)]
+pub struct Network {
+    proxies: Option<Arc<Proxies>>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Network {
+    /// A way through `proxies`, if there are any, with the files of `tls`.
+    pub fn new(proxies: Option<Arc<Proxies>>, tls: Option<TlsFiles>) -> Self {
+        Self { proxies, tls: tls.map(Tls::new) }
+    }
+
+    /// The way to a service that another party named. It has the same proxies and trusted authorities, but not the
+    /// certificate of Switchyard, which is for one server.
+    #[must_use]
+    pub fn to_others(&self) -> Self {
+        Self { proxies: self.proxies.clone(), tls: self.tls.as_ref().map(|tls| tls.without_identity()) }
+    }
+
+    /// Returns the proxy for a request to `url`; `None` if it goes there directly.
+    pub fn proxy(&self, url: &Url) -> Option<&Arc<Proxy>> {
+        self.proxies.as_ref()?.find(url)
+    }
+
+    pub(super) const fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
+    }
+}
+
+impl PartialEq for Network {
+    fn eq(&self, other: &Self) -> bool {
+        let files = |network: &Self| network.tls.as_ref().map(|tls| tls.files().clone());
+        self.proxies == other.proxies && files(self) == files(other)
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = self.tls.as_ref().map(|tls| tls.files());
+        f.debug_struct("Network").field("proxies", &self.proxies).field("tls", &files).finish()
     }
 }
 

@@ -279,14 +279,14 @@ async fn a_client_for_public_addresses_connects_to_no_other() {
 #[tokio::test]
 async fn so_many_connections_wait_and_no_more_and_not_for_long() {
     let (server, client) = bench(|_| vec![Step::Wait, full(200, "", "abc")]).await;
-    let all = join_all((0..=idle::AT_MOST).map(|_| ask(&client, true)));
+    let all = join_all((0..=connection::AT_MOST).map(|_| ask(&client, true)));
     let go = async {
-        server.saw(idle::AT_MOST + 1, |_| true).await;
-        server.go.add_permits(idle::AT_MOST + 1);
+        server.saw(connection::AT_MOST + 1, |_| true).await;
+        server.go.add_permits(connection::AT_MOST + 1);
     };
     let (answers, ()) = tokio::join!(all, go);
     assert!(answers.iter().all(Result::is_ok));
-    assert_eq!(client.idle.here().len(), idle::AT_MOST);
+    assert_eq!(client.idle.here().len(), connection::AT_MOST);
 
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(4)).await;

@@ -13,21 +13,19 @@
 //! and the extension `io.modelcontextprotocol/skills`.
 
 mod json_schema;
-mod members;
 mod shapes;
 mod text;
 mod tool_schema;
 mod values;
 
-pub use self::members::Repairs;
 pub use self::values::ValueChecker;
-use crate::legacy_form::LegacyForm;
+pub use crate::definition::shapes::Repairs;
+use crate::output_schema::LegacyForm;
 
-use self::members::Checker;
 use self::shapes::Field;
-use crate::Version;
+use crate::definition::shapes::Checker;
 use crate::feature::Kind;
-use crate::{sanitize, skill};
+use crate::{Version, sanitize, skill};
 use json::Raw;
 
 const INPUT: &str = "inputSchema";

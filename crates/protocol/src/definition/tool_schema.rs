@@ -4,10 +4,8 @@
 //! arguments of a call are an object in any case, so adding this type changes nothing. The members that SDKs check are
 //! `$schema`, `properties` and `required`.
 
-use super::json_schema;
-use super::members::{Checker, Fit};
-use super::shapes::Shape;
-use super::{INPUT, OUTPUT};
+use super::shapes::{Checker, Fit, Shape};
+use super::{INPUT, OUTPUT, json_schema};
 use crate::{Version, sanitize};
 use json::Raw;
 

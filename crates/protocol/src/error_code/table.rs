@@ -3,8 +3,7 @@
 //! Columns: variant, name, surface, kind, HTTP status, JSON-RPC codes, retryable; then title, meaning and what to do.
 //! To add a code, add a row here and renew `docs/errors.md` and `openapi/` with `UPDATE_GOLDEN=1`.
 
-use super::{ErrorKind, Numbers, Retryable, Row, Surface, error_codes};
-use crate::rpc_code as code;
+use super::{ErrorKind, Numbers, Retryable, Row, Surface, code, error_codes};
 
 /// Number `n` of Switchyard's own codes.
 const fn own(n: i64) -> Numbers {

@@ -1,7 +1,7 @@
 //! [`Template`]: decides whether a URI may have been made from a URI template (RFC 6570, levels 1 to 4).
 //!
-//! It only routes: the server checks the values of the variables. In doubt it matches: values may be empty,
-//! characters that need escaping are accepted as they are, and names behind `?` are not compared.
+//! It only routes: the server checks the values of the variables. In doubt it matches: values may be empty, characters that need
+//! escaping are accepted as they are, and names behind `?` are not compared. Prefix modifiers such as `:3` limit nothing.
 //!
 //! Invariants: no backtracking. The reachable positions pass from part to part as a few intervals, so that the cost
 //! is at most one pass over the URI for each part. Every step is taken from a [`Work`] budget. A template or a URI
@@ -57,10 +57,10 @@ pub struct Template {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Literal(String),
-    /// Any number of bytes of the class, with at most so many characters.
-    Run(Class, Option<usize>),
+    /// Any number of bytes of the class.
+    Run(Class),
     /// Nothing, or this byte and then a run.
-    Led(u8, Class, Option<usize>),
+    Led(u8, Class),
 }
 
 /// The bytes that the value of a variable can have.
@@ -97,7 +97,7 @@ impl Template {
 
     /// Makes the template of all URIs that begin with `root`, which is text.
     pub fn beneath(root: &str) -> Self {
-        let parts = vec![Part::Literal(root.to_owned()), Part::Run(Class::Any, None)];
+        let parts = vec![Part::Literal(root.to_owned()), Part::Run(Class::Any)];
         Self { text: root.to_owned(), parts: Some(parts) }
     }
 
@@ -159,10 +159,10 @@ impl Part {
     fn step(&self, uri: &[u8], reached: &[(usize, usize)], work: &mut Work) -> Option<Positions> {
         match self {
             Self::Literal(text) => after_literal(uri, reached, text.as_bytes(), work),
-            Self::Run(class, limit) => after_run(uri, reached, (*class, *limit), work),
-            Self::Led(lead, class, limit) => {
+            Self::Run(class) => after_run(uri, reached, *class, work),
+            Self::Led(lead, class) => {
                 let behind_lead = after_literal(uri, reached, &[*lead], work)?;
-                let mut both = after_run(uri, &behind_lead, (*class, *limit), work)?;
+                let mut both = after_run(uri, &behind_lead, *class, work)?;
                 both.extend_from_slice(reached);
                 both.sort_unstable();
                 Some(both.into_iter().fold(Positions::new(), add))
@@ -194,57 +194,17 @@ fn after_literal(uri: &[u8], reached: &[(usize, usize)], text: &[u8], work: &mut
     Some(after)
 }
 
-fn after_run(
-    uri: &[u8],
-    reached: &[(usize, usize)],
-    (class, limit): (Class, Option<usize>),
-    work: &mut Work,
-) -> Option<Positions> {
+fn after_run(uri: &[u8], reached: &[(usize, usize)], class: Class, work: &mut Work) -> Option<Positions> {
     let mut after = Positions::new();
     for (from, to) in reached {
-        // Without a limit, an interval inside of the previous result reaches no further.
-        let is_covered = limit.is_none() && after.last().is_some_and(|(_, end)| end >= to);
-        if !is_covered {
-            let end = run_end(uri, *to, (class, limit), work)?;
-            after = add(after, (*from, end));
+        // An interval inside of the previous result reaches no further.
+        if after.last().is_none_or(|(_, end)| end < to) {
+            let length = uri[*to..].iter().take_while(|byte| class.has(**byte)).count();
+            work.spend(1 + length)?;
+            after = add(after, (*from, to + length));
         }
     }
     Some(after)
-}
-
-/// The last position that a run of `class` from `start` reaches.
-fn run_end(
-    uri: &[u8],
-    start: usize,
-    (class, limit): (Class, Option<usize>),
-    work: &mut Work,
-) -> Option<usize> {
-    let (mut at, mut length) = (start, 0);
-    while uri.get(at).is_some_and(|byte| class.has(*byte)) {
-        work.spend(1)?;
-        if let Some(limit) = limit {
-            length += usize::from(begins_char(uri, at));
-            if length > limit {
-                break;
-            }
-        }
-        at += 1;
-    }
-    Some(at)
-}
-
-/// Whether a character begins at `at`: not inside UTF-8, plain or percent-encoded, nor inside `%XX`.
-fn begins_char(uri: &[u8], at: usize) -> bool {
-    let inside_escape = (1..=2).any(|back| {
-        at.checked_sub(back).is_some_and(|start| uri[start] == b'%')
-            && (1..back).all(|step| uri[at - step].is_ascii_hexdigit())
-            && uri[at].is_ascii_hexdigit()
-    });
-    let continues = match uri[at] {
-        b'%' => matches!(uri.get(at + 1), Some(b'8' | b'9' | b'a' | b'b' | b'A' | b'B')),
-        byte => byte & 0xC0 == 0x80,
-    };
-    !inside_escape && !continues
 }
 
 /// The parts of the template `text`; `None` if it is not a template.
@@ -270,44 +230,35 @@ fn parts(text: &str) -> Option<Vec<Part>> {
 fn add_expression(text: &str, parts: &mut Vec<Part>) -> Option<()> {
     let operator = text.chars().next().filter(|first| "+#./;?&".contains(*first));
     let list = if operator.is_some() { &text[1..] } else { text };
-    let variables = list.split(',').map(Variable::parse).collect::<Option<Vec<_>>>()?;
-    let limit = if let [only] = &*variables { only.limit } else { None };
+    let are_exploded = list.split(',').map(is_exploded).collect::<Option<Vec<bool>>>()?;
     match operator {
-        None => parts.push(Part::Run(Class::Segment, limit)),
-        Some('+') => parts.push(Part::Run(Class::Any, limit)),
-        Some('#') => parts.push(Part::Led(b'#', Class::Any, limit)),
-        Some('.') => parts.push(Part::Led(b'.', Class::Segment, limit)),
-        Some(';') => parts.push(Part::Led(b';', Class::Segment, None)),
-        Some('/') => parts.extend(variables.iter().map(|variable| {
-            let class = if variable.is_exploded { Class::Path } else { Class::Segment };
-            Part::Led(b'/', class, variable.limit)
-        })),
-        // `{?a}` and `{&a}` differ only in the leading character. A limit would count the name too, so it is ignored.
-        Some(lead) => parts.push(Part::Led(u8::try_from(lead).ok()?, Class::Query, None)),
+        None => parts.push(Part::Run(Class::Segment)),
+        Some('+') => parts.push(Part::Run(Class::Any)),
+        Some('#') => parts.push(Part::Led(b'#', Class::Any)),
+        Some('.') => parts.push(Part::Led(b'.', Class::Segment)),
+        Some(';') => parts.push(Part::Led(b';', Class::Segment)),
+        Some('/') => parts.extend(
+            are_exploded
+                .iter()
+                .map(|is_exploded| Part::Led(b'/', if *is_exploded { Class::Path } else { Class::Segment })),
+        ),
+        // `{?a}` and `{&a}` differ only in the leading character.
+        Some(lead) => parts.push(Part::Led(u8::try_from(lead).ok()?, Class::Query)),
     }
     Some(())
 }
 
-/// A name with its modifier, `*` or `:3`.
-struct Variable {
-    is_exploded: bool,
-    limit: Option<usize>,
-}
-
-impl Variable {
-    fn parse(text: &str) -> Option<Self> {
-        let (name, modifier) = text.split_at(text.find(['*', ':']).unwrap_or(text.len()));
-        // The RFC does not allow a hyphen, but servers write such names and accept them.
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-%".contains(&byte);
-        if name.is_empty() || !name.bytes().all(allowed) {
-            return None;
-        }
-        let limit = match modifier.strip_prefix(':') {
-            Some(digits) => Some(digits.parse().ok().filter(|limit| (1..10_000).contains(limit))?),
-            None if modifier.is_empty() || modifier == "*" => None,
-            None => return None,
-        };
-        Some(Self { is_exploded: modifier == "*", limit })
+/// Whether a variable is exploded. Reads its name with its modifier, `*` or `:3`; `None` if it is not a variable.
+fn is_exploded(text: &str) -> Option<bool> {
+    let (name, modifier) = text.split_at(text.find(['*', ':']).unwrap_or(text.len()));
+    // The RFC does not allow a hyphen, but servers write such names and accept them.
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-%".contains(&byte);
+    if name.is_empty() || !name.bytes().all(allowed) {
+        return None;
+    }
+    match modifier.strip_prefix(':') {
+        Some(digits) => digits.parse().is_ok_and(|limit: u32| (1..10_000).contains(&limit)).then_some(false),
+        None => matches!(modifier, "" | "*").then_some(modifier == "*"),
     }
 }
 

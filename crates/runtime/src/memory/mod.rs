@@ -2,26 +2,28 @@
 //!
 //! A [`Charge`] is the share of an [`Account`] in the budget. It is released on drop, and [`Charge::hold`] ties it
 //! to the bytes themselves, so it lasts exactly as long as the last slice of them. Bytes are charged once: [`hold`]
-//! recognizes those that are charged already, and copies of the same [`Bytes`] share their charge.
+//! recognizes those that are within a charged range, and copies of the same [`Bytes`] share their charge. A range is paid by
+//! the first account that holds it, and then by the next holder. So a client that does not read its answers pays for them,
+//! although others received the same bytes before.
 //!
 //! Each account has a fair share ([`FairShares`]): at most three times what is free. So one that is alone gets three
 //! quarters of the budget.
 //!
-//! Invariants: the charges together never exceed the limit; an account without a charge costs nothing. Messages
-//! below [`SMALL`] are not charged one by one. A connection holds one of them at a time. At the default of 16,384
-//! connections that is 64 MiB at most, less than what the sockets cost.
+//! Invariants: the charges together never exceed the limit; an account without a charge costs nothing, and a range without
+//! a holder is forgotten. Messages below [`SMALL`] are not charged one by one. A connection holds one of them at a time. At the
+//! default of 16,384 connections that is 64 MiB at most, less than what the sockets cost.
 //! Not here: the handling of a refused message, which its caller decides.
 
-mod ranges;
 pub mod system;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use crate::fair_shares::FairShares;
-use ranges::{Left, Range, Ranges};
 
 /// Messages of fewer bytes are not charged one by one.
 pub const SMALL: usize = 4 * 1024;
@@ -340,6 +342,92 @@ impl AsRef<[u8]> for ChargedBytes {
 impl Drop for ChargedBytes {
     fn drop(&mut self) {
         self.budget.release(self.range, &self.account);
+    }
+}
+
+/// Where bytes are: their address and their length.
+type Range = (usize, usize);
+
+/// The charged ranges, by their place.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<Range, Holders>);
+
+/// The accounts that hold one range.
+#[derive(Debug)]
+struct Holders {
+    /// Pays for the range; none for bytes that live as long as the program.
+    payer: Option<Account>,
+    /// How often the payer holds it.
+    count: usize,
+    /// The other accounts that hold it, and how often.
+    others: BTreeMap<Account, usize>,
+}
+
+/// The effect on the shares of accounts when a holder leaves.
+#[derive(Debug, PartialEq, Eq)]
+enum Left {
+    /// The range is still held, and its payer is the same.
+    Unchanged,
+    /// The second account pays for the range now.
+    Moved(Account, Account),
+    /// The range has no holder any more.
+    Released(Account),
+}
+
+impl Ranges {
+    /// The range of `bytes`.
+    fn of(bytes: &Bytes) -> Range {
+        (bytes.as_ptr() as usize, bytes.len())
+    }
+
+    /// Adds a holder if `range` is within a charged one, which is returned.
+    fn join(&mut self, (start, length): Range, account: &Account) -> Option<Range> {
+        let (found, holders) = self.0.range_mut(..=(start, usize::MAX)).next_back()?;
+        if found.0 + found.1 < start + length {
+            return None;
+        }
+        match &holders.payer {
+            None => {}
+            Some(payer) if payer == account => holders.count += 1,
+            Some(_) => *holders.others.entry(account.clone()).or_default() += 1,
+        }
+        Some(*found)
+    }
+
+    /// Adds a range with its first holder, which pays for it. Without a payer it stays for ever.
+    fn add(&mut self, range: Range, payer: Option<Account>) {
+        self.0.insert(range, Holders { payer, count: 1, others: BTreeMap::new() });
+    }
+
+    /// Removes a holder of `range`.
+    fn leave(&mut self, range: Range, account: &Account) -> Left {
+        let Some(holders) = self.0.get_mut(&range) else { return Left::Unchanged };
+        let Some(payer) = &holders.payer else { return Left::Unchanged };
+        if payer != account {
+            if let Entry::Occupied(mut other) = holders.others.entry(account.clone()) {
+                *other.get_mut() -= 1;
+                if *other.get() == 0 {
+                    other.remove();
+                }
+            }
+            return Left::Unchanged;
+        }
+        holders.count -= 1;
+        if holders.count > 0 {
+            return Left::Unchanged;
+        }
+        let payer = account.clone();
+        if let Some((next, count)) = holders.others.pop_first() {
+            (holders.payer, holders.count) = (Some(next.clone()), count);
+            return Left::Moved(payer, next);
+        }
+        self.0.remove(&range);
+        Left::Released(payer)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -34,11 +34,6 @@ impl Group {
         area(&self.0)
     }
 
-    /// The number of steps of the path.
-    pub(super) fn depth(&self) -> usize {
-        self.0.matches(SEPARATOR).count()
-    }
-
     /// Whether `key` is in the group.
     pub fn contains(&self, key: &Key) -> bool {
         key.text.starts_with(&self.0)

@@ -3,36 +3,31 @@
 //! Invariants: a fault of the cache is logged and never fails a caller, which then computes the value. Concurrent
 //! callers with the same key share one computation. A forgotten value is not returned again, and a value whose
 //! computation was running is not cached. Every collection here has a limit. A backend that several gateways use has the
-//! counts of their limits of callers too.
+//! counts of their limits of callers too. Hits, misses and faults are counted per area.
 //!
 //! Not here: which values may be cached, and for whom. The caller that makes a key includes everything that changes the
 //! value.
 
 mod cache;
 mod config;
-mod counts;
 mod key;
 mod memory;
 mod redis;
-mod shared_limits;
 mod single_flight;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-
-pub use config::Config;
-pub use counts::Counts;
-pub use key::{Group, Key};
-pub use redis::RedisOptions;
-pub use shared_limits::{CallsAtATime, LimitKind, PERIOD, SharedLimitReached, SharedTake};
+pub use cache::{CallsAtATime, LimitKind, PERIOD, SharedLimitReached, SharedTake};
 
 use cache::{CacheBackend, Lookup, MAX_TTL, Stamp};
-use counts::Counters;
+pub use config::Config;
+pub use key::{Group, Key};
 use memory::MemoryCache;
 use redis::Redis;
+pub use redis::RedisOptions;
 use single_flight::{FlightResult, FlightTurn, Flights};
 
 /// The cache of the whole program. Cheap to clone.
@@ -257,6 +252,49 @@ struct Detach<'a> {
 impl Drop for Detach<'_> {
     fn drop(&mut self) {
         self.flights.detach(self.group);
+    }
+}
+
+/// The most areas with their own counts. Later areas are counted as [`OTHERS`].
+const MAX_AREAS: usize = 64;
+const OTHERS: &str = "other";
+
+/// The counts since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lookups that found a value.
+    pub hits: u64,
+    /// Lookups without a value: the caller computed it, or waited for a caller that did.
+    pub misses: u64,
+    /// Lookups, writes and invalidations that failed.
+    pub faults: u64,
+}
+
+#[derive(Default)]
+struct Counters(Mutex<BTreeMap<String, Counts>>);
+
+impl Counters {
+    fn count(&self, key: &Key, count: impl FnOnce(&mut Counts)) {
+        self.of(key.area(), count);
+    }
+
+    /// Counts a lookup in `area`.
+    fn looked(&self, area: &str, is_hit: bool) {
+        self.of(area, |counts| if is_hit { counts.hits += 1 } else { counts.misses += 1 });
+    }
+
+    fn of(&self, area: &str, count: impl FnOnce(&mut Counts)) {
+        let mut areas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counts) = areas.get_mut(area) {
+            return count(counts);
+        }
+        let area = if areas.len() < MAX_AREAS { area } else { OTHERS };
+        count(areas.entry(area.to_owned()).or_default());
+    }
+
+    /// All counts, by area as in a key.
+    fn all(&self) -> BTreeMap<String, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -228,3 +228,18 @@ async fn unshared_value_is_computed_by_all_callers_at_once() {
         all.iter().enumerate().all(|(at, one)| one.as_ref().is_ok_and(|one| one.value == at.to_string()))
     );
 }
+
+mod counts {
+    use super::*;
+
+    #[test]
+    fn areas_have_a_bound() {
+        let counters = Counters::default();
+        for at in 0..1_000 {
+            counters.of(&at.to_string(), |counts| counts.hits += 1);
+        }
+        let all = counters.all();
+        assert_eq!(all.len(), MAX_AREAS + 1);
+        assert_eq!(all[OTHERS].hits, 1_000 - MAX_AREAS as u64);
+    }
+}

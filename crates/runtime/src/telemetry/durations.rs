@@ -1,8 +1,11 @@
-//! The durations of the calls of one server: by outcome, by tool and outcome, and of the last two minutes.
+//! The durations of the calls of one server: by outcome, by tool and outcome, and of the last two minutes. Also the number of
+//! tool calls by the name that their client gives itself.
 //!
 //! Invariants: recording a call reads no clock, and takes one shared lock for the name of a tool. Recorded calls
 //! are kept as long as there is a server of that name. Counts are read one after the other, so a call that ends meanwhile
-//! may be in only one of them. At most [`MAX_TOOLS`] tools of a server are counted by name, the rest together.
+//! may be in only one of them. At most [`MAX_TOOLS`] tools of a server are counted by name, the rest together. At most
+//! [`MAX_CLIENTS`] clients have a count of their own. A new name takes the place of the one with the fewest calls, so names that
+//! clients make up push out each other and not those in use.
 //!
 //! The quantiles are those of all calls of the window, with a relative error of at most 3 % (the buckets of an HDR
 //! histogram). The fixed buckets of the counts are for Prometheus, which adds up those of several processes.
@@ -11,7 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use histogram::{AtomicHistogram32, Histogram32};
@@ -28,7 +31,7 @@ pub(crate) const TOOL_BOUNDS_MS: [u64; 4] = [100, 1_000, 10_000, 60_000];
 /// The name of the tools that have no place of their own. A tool of this name has none either.
 pub(crate) const OTHER: &str = "other";
 /// The most tools of one server that are counted by their names.
-pub(crate) const MAX_TOOLS: usize = 100;
+const MAX_TOOLS: usize = 100;
 
 /// A window has a slot for the current minute and one for the minute before.
 const SLOT: Duration = Duration::from_mins(1);
@@ -262,6 +265,48 @@ impl Recent {
     }
 }
 
+/// The most names.
+const MAX_CLIENTS: usize = 32;
+/// The longest name in bytes.
+const MAX_NAME: usize = 64;
+
+/// The calls of each client since the start.
+#[derive(Debug, Default)]
+pub struct ClientCalls(Mutex<CallCounts>);
+
+#[derive(Debug, Default)]
+struct CallCounts {
+    /// So few that a scan costs less than a hash.
+    named: Vec<(Box<str>, u64)>,
+    others: u64,
+}
+
+impl ClientCalls {
+    /// Counts a call of the client `name`.
+    pub fn count(&self, name: &str) {
+        let name = &name[..name.floor_char_boundary(MAX_NAME)];
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, calls)) = counts.named.iter_mut().find(|(known, _)| **known == *name) {
+            *calls += 1;
+            return;
+        }
+        if counts.named.len() == MAX_CLIENTS {
+            let fewest = counts.named.iter().enumerate().min_by_key(|(_, (_, calls))| *calls);
+            let fewest = fewest.map_or(0, |(at, _)| at);
+            counts.others += counts.named.swap_remove(fewest).1;
+        }
+        counts.named.push((name.into(), 1));
+    }
+
+    /// The names with their calls, sorted by name, and the calls of all others.
+    pub fn counted(&self) -> (Vec<(Box<str>, u64)>, u64) {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = counts.named.clone();
+        named.sort();
+        (named, counts.others)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,5 +380,21 @@ mod tests {
         call(Outcome::Failed, 6, minute(202));
         assert_eq!(durations.recent(minute(202)).expect("calls").calls, 2);
         assert_eq!(durations.recent(minute(203)).expect("calls").calls, 1);
+    }
+
+    #[test]
+    fn names_that_clients_make_up_push_out_each_other_and_no_call_is_lost() {
+        let calls = ClientCalls::default();
+        for _ in 0..3 {
+            calls.count("claude-code");
+        }
+        for number in 0..1_000 {
+            calls.count(&format!("made-up-{number}"));
+        }
+        calls.count(&"é".repeat(100));
+        let (named, others) = calls.counted();
+        assert!(named.contains(&("claude-code".into(), 3)) && named.contains(&("é".repeat(32).into(), 1)));
+        assert_eq!(named.len(), MAX_CLIENTS);
+        assert_eq!(named.iter().map(|(_, calls)| calls).sum::<u64>() + others, 1_004);
     }
 }

@@ -1,24 +1,32 @@
-//! The queue between the program and standard error: parts put lines into it, one thread writes them.
+//! The queue between the program and standard error or the log file: parts put lines into it, one thread writes them.
 //!
 //! Invariants: putting a line never waits for the reader of standard error. Log lines that wait are bounded in number
 //! and in bytes; those beyond are dropped and counted. Audit lines are never dropped: an action that needs one is refused
 //! before it runs if too many wait, or if too many actions run ([`Slot`]). So at most the sum of both can wait. Lines are
-//! written whole, in the order in which they came. Lines that wait are lost if the process is killed.
+//! written whole, in the order in which they came. Lines that wait are lost if the process is killed. For `server.log_file` only
+//! a regular file is opened, no link and no file of another user, and a new one has the mode 0640. If the file is moved or
+//! removed, a new one is made at its path within a second, so a program such as logrotate needs no signal.
 //!
-//! It does not format lines and does not decide what is worth one.
+//! It does not format lines, does not decide what is worth one, and does not limit the size of the file.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::limit;
 use super::limit::Limit;
-use super::pace;
 use crate::fair_shares::FairShares;
+use crate::private_file;
 use protocol::visible::is_visible;
 
 /// The target of audit lines.
@@ -258,7 +266,7 @@ impl LogQueue {
                 self.finish(&line, is_written);
                 summary_at.get_or_insert_with(|| Instant::now() + SUMMARY);
             } else {
-                pace::summarize();
+                limit::summarize();
                 summary_at = None;
             }
         }
@@ -391,6 +399,62 @@ impl<'a> MakeWriter<'a> for Lines {
     fn make_writer_for(&'a self, about: &tracing::Metadata<'_>) -> LineWriter {
         let kind = if about.target() == AUDIT_TARGET { LineKind::Audit } else { LineKind::Log };
         LineWriter { kind, is_json: self.is_json }
+    }
+}
+
+/// How often the path is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The mode of a new file: its owner and its group may read it.
+const MODE: u32 = 0o640;
+
+/// An open log file.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: File,
+    /// Device and number of the open file.
+    identity: (u64, u64),
+    checked: Instant,
+}
+
+impl LogFile {
+    /// Opens the file at `path`, or makes it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        // Opening a FIFO must not wait for its other end.
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(MODE).custom_flags(flags.bits().cast_signed());
+        let file = options.open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        private_file::check_owner(&found)?;
+        let identity = (found.dev(), found.ino());
+        Ok(Self { path: path.to_owned(), file, identity, checked: Instant::now() })
+    }
+
+    /// Opens the file that is at the path now, if it is another one. If there is none, the log stays in the old file.
+    fn follow(&mut self) {
+        self.checked = Instant::now();
+        let is_same =
+            std::fs::metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if !is_same && let Ok(next) = Self::open(&self.path) {
+            *self = next;
+        }
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.checked.elapsed() >= CHECK_INTERVAL {
+            self.follow();
+        }
+        self.file.write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

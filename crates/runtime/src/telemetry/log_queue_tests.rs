@@ -112,3 +112,39 @@ fn line_means_the_same_and_is_visible_json() {
     assert_eq!(read["text"], text);
     assert!(matches!(visible_json(b"{\"a\":1}\n"), Cow::Borrowed(_)));
 }
+
+mod log_file {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn lines_follow_the_path_and_nothing_is_overwritten() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, moved] = ["log", "log.1"].map(|name| folder.path().join(name));
+        fs::write(&path, "0\n").expect("written");
+        let mut log = LogFile::open(&path).expect("opened");
+        log.write_all(b"1\n").expect("written");
+        fs::rename(&path, &moved).expect("moved");
+        log.write_all(b"2\n").expect("written");
+        log.checked -= CHECK_INTERVAL;
+        log.write_all(b"3\n").expect("written");
+        assert_eq!(fs::read_to_string(&moved).expect("read"), "0\n1\n2\n");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "3\n");
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o027, 0, "others may not read it: {mode:o}");
+    }
+
+    #[test]
+    fn path_that_is_no_regular_file_is_refused() {
+        for path in ["/dev/null", "/", "/nowhere/at/all"] {
+            assert!(LogFile::open(Path::new(path)).is_err(), "{path}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let [link, victim] = ["log", "victim"].map(|name| folder.path().join(name));
+        fs::write(&victim, "theirs").expect("written");
+        std::os::unix::fs::symlink(&victim, &link).expect("linked");
+        assert!(LogFile::open(&link).is_err());
+    }
+}

@@ -2,8 +2,7 @@
 //!
 //! Invariant: a call pays only for the counting (`durations`). Each request for metrics collects the current counts and
 //! formats them. Label values are names from the configuration file, words of Switchyard, areas of the cache, names of
-//! listed tools, and names that clients give themselves. There is a limit on the number of the last two (`durations`,
-//! `client_calls`).
+//! listed tools, and names that clients give themselves. There is a limit on the number of the last two (`durations`).
 //!
 //! Not here: the counts (`upstream::status`, `store`), who may read them (`admin`).
 
@@ -20,8 +19,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::client_calls::ClientCalls;
-use super::durations::{BOUNDS_MS, BUCKETS, Counted, Durations, OTHER, TOOL_BOUNDS_MS, TOOL_BUCKETS};
+use super::durations::{
+    BOUNDS_MS, BUCKETS, ClientCalls, Counted, Durations, OTHER, TOOL_BOUNDS_MS, TOOL_BUCKETS,
+};
 use super::limit::{Limit, panics};
 use super::process::ProcessUsage;
 use protocol::visible::visible;

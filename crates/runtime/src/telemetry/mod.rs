@@ -21,13 +21,10 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use protocol::visible::escaped;
 
 pub mod audit;
-pub mod client_calls;
 pub mod durations;
 pub mod limit;
-mod log_file;
 mod log_queue;
 pub mod metrics;
-pub mod pace;
 pub mod panics;
 mod pretty;
 pub mod process;
@@ -35,8 +32,7 @@ mod request_id;
 #[cfg(any(test, feature = "testing"))]
 pub mod sink;
 
-use log_file::LogFile;
-use log_queue::{LineKind, QUEUE};
+use log_queue::{LineKind, LogFile, QUEUE};
 pub use request_id::RequestId;
 use settings::{Setting, settings, words};
 

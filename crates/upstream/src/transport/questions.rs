@@ -25,14 +25,14 @@ use crate::connection::{ANSWER_LIMIT, Answer, EventSender, Hold, Owner, ServerRe
 use crate::session_affinity::OpenRequest;
 use json::Raw;
 use protocol::abilities::Abilities;
-use protocol::elicitation;
 use protocol::error::code;
 use protocol::sanitize::shown;
-use protocol::{ErrorObject, Message, Notification, Reply, Request, RequestId, Response, method};
+use protocol::{
+    ErrorObject, Message, Notification, Reply, Request, RequestId, Response, elicitation, method,
+};
 use runtime::memory::{self, Account, ChargeKind};
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::limit::Limit;
-use runtime::telemetry::pace::Pace;
+use runtime::telemetry::limit::{Limit, Pace};
 
 /// The most open server requests of one connection.
 const MAX_OPEN: usize = 256;

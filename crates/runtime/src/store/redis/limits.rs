@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::Redis;
 use crate::redis_link::CommandError;
-use crate::store::shared_limits::SharedDecision;
+use crate::store::cache::SharedDecision;
 use crate::store::{Key, LimitKind, PERIOD, SharedLimitReached, SharedTake};
 
 /// How long the number of running calls of a gateway holds.

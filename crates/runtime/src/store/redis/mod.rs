@@ -12,16 +12,17 @@
 //!   command is sent and nothing is cached, so callers compute their values.
 //! - A group has an epoch in Redis, which is a random word. A value stores the epochs of all groups of its key from the
 //!   time when its computation began. It is valid only while they are unchanged. A forgotten value is therefore never
-//!   returned, even after a late write or a missing delete.
+//!   returned, even after a late write.
 //! - After a failed `forget` this process does not use Redis until the invalidation succeeded.
 //! - An epoch is never used twice, and an epoch that Redis lost is replaced by a new one.
+//! - There is one attempt to connect at a time. Redis is used again only after it answered and received every pending
+//!   invalidation.
+//! - Invalid values stay in Redis until they expire, or until it evicts them.
 //!
-//! Not here: the client library (`redis_link`), reconnecting and removing values (`maintenance`), limits of callers (`limits`).
+//! Not here: the client library (`redis_link`), limits of callers (`limits`).
 
 mod limits;
-mod maintenance;
 
-use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,20 +30,20 @@ use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, Stamp};
-use super::shared_limits::SharedDecision;
+use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, SharedDecision, Stamp};
 use super::{Group, Key, SharedTake};
 use crate::redis_link::{Address, CommandError, Link};
 use limits::OwnCalls;
 
+/// The pause between two attempts to connect, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Faults in a row after which Redis is not used.
 const FAULTS: u32 = 3;
 /// The most groups whose invalidation is pending. If there are more, everything is invalidated.
 const MOST_PENDING: usize = 256;
-/// The most groups whose values wait to be removed. The values of other groups remain until they expire.
-const MOST_SWEEPS: usize = 1_024;
 /// The expiry of an epoch, which is longer than that of any value.
 const EPOCH_TTL: Duration = MAX_TTL.saturating_mul(2);
 /// The length of an epoch in bytes.
@@ -62,7 +63,7 @@ pub struct RedisOptions {
 pub(super) struct Redis {
     options: RedisOptions,
     state: Mutex<State>,
-    /// Wakes `maintenance`.
+    /// Wakes the task that connects.
     work: Notify,
     calls: OwnCalls,
 }
@@ -77,7 +78,6 @@ struct State {
     faults: u32,
     /// Invalidations to send before Redis is used again.
     pending: Vec<Group>,
-    sweeps: VecDeque<Group>,
     /// Whether the log already says that Redis is away.
     is_told: bool,
 }
@@ -173,14 +173,6 @@ impl Redis {
     async fn renew(&self, link: &Link, group: &Group) -> Result<(), CommandError> {
         link.set(&self.epoch_name(group.prefix()), &new_epoch(), EPOCH_TTL).await
     }
-
-    fn sweep_later(&self, group: &Group) {
-        let mut state = self.state();
-        if state.sweeps.len() < MOST_SWEEPS && !state.sweeps.contains(group) {
-            state.sweeps.push_back(group.clone());
-        }
-        self.work.notify_one();
-    }
 }
 
 /// Joins the epochs, if all are present.
@@ -229,11 +221,7 @@ impl CacheBackend for Redis {
             if renewed.is_ok() {
                 owed.paid();
             }
-            let done = self.heard(id, renewed).is_some();
-            if done {
-                self.sweep_later(group);
-            }
-            done
+            self.heard(id, renewed).is_some()
         }
         .boxed()
     }
@@ -287,6 +275,48 @@ impl Drop for PendingInvalidation<'_> {
             state.leave(&"it did not take that answers are out of date");
         }
         self.redis.work.notify_one();
+    }
+}
+
+impl Redis {
+    /// Connects whenever Redis is away: one attempt at a time, with growing pauses.
+    async fn maintain_forever(&self) {
+        let (first, most) = PAUSE;
+        let mut pause = first;
+        loop {
+            if self.link().is_some() {
+                self.work.notified().await;
+            } else if let Err(fault) = self.reconnect().await {
+                self.state().leave(&fault);
+                sleep(pause.mul_f64(rand::random_range(0.5..=1.0))).await;
+                pause = most.min(pause * 2);
+            } else {
+                pause = first;
+            }
+        }
+    }
+
+    /// Connects, sends the pending invalidations, and makes the link available to callers.
+    async fn reconnect(&self) -> Result<(), CommandError> {
+        let link = Link::open(&self.options.address, self.options.command_timeout).await?;
+        while let Some(group) = self.take_pending_or_open(&link) {
+            self.renew(&link, &group).await?;
+            self.state().pending.retain(|owed| *owed != group);
+        }
+        tracing::info!("redis is there");
+        Ok(())
+    }
+
+    /// Returns one pending group. If there is none, makes `link` available to callers.
+    fn take_pending_or_open(&self, link: &Link) -> Option<Group> {
+        let mut state = self.state();
+        if let Some(group) = state.pending.first() {
+            return Some(group.clone());
+        }
+        state.links += 1;
+        state.link = Some((state.links, link.clone()));
+        (state.faults, state.is_told) = (0, false);
+        None
     }
 }
 
