@@ -1,21 +1,21 @@
 //! The content coding of a response: undone while it is read, although it was not asked for.
 //!
-//! Some servers and proxies compress every response with gzip or deflate (zlib). Invariants: one step gives at most [`STEP`]
-//! bytes. A response may not become more than [`MAX_RATIO`] times as large as it was, once it has [`FREE`] bytes. The memory
-//! budget pays for the window of a decoder while it lives, and the reader of the body pays for what it keeps. Input is decoded
-//! as far as it has arrived, so events of a compressed stream are not delayed. Bytes behind a complete coding are ignored.
+//! Some servers and proxies compress every response. Invariants: one step gives at most [`STEP`] bytes. A response may
+//! not become more than [`MAX_RATIO`] times as large as it was, once it has [`FREE`] bytes. The memory budget pays for the
+//! window of a decoder while it lives, and the reader of the body pays for what it keeps. Input is decoded as far as it has
+//! arrived, so events of a compressed stream are not delayed. Bytes behind a complete coding are ignored.
 //!
-//! Not here: other codings and several of them. Such a response is refused by name.
-//!
-//! Source: RFC 9110, section 8.4; RFC 1950 and 1952.
+//! Source: RFC 9110, section 8.4; RFC 1950, 1951, 1952 and 7932.
+
+mod codec;
 
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
-use flate2::{Decompress, FlushDecompress, Status};
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 
+use self::codec::{Codec, Fault};
 use super::error::Error;
 use runtime::memory::{Account, Charge, ChargeKind};
 
@@ -25,41 +25,39 @@ const STEP: usize = 16 * 1024;
 const MAX_RATIO: u64 = 200;
 /// Bytes that a response may have whatever its ratio is.
 const FREE: u64 = 1024 * 1024;
-/// Bits of the window of gzip and zlib.
-const WINDOW_BITS: u8 = 15;
-/// Memory of a decoder, in bytes.
-const DECODER_MEMORY: usize = 64 * 1024;
+/// Codings of one response. More than one is unusual, and each multiplies the work.
+const MAX_CODINGS: usize = 2;
 
 /// Decodes one response.
 pub(super) struct ContentDecoder {
-    coding: Coding,
-    stream: CodedStream,
-    /// The input that has arrived.
+    /// The coding that was applied first, which gives the content, is the first.
+    layers: Vec<Layer>,
+    /// The input of the last layer that has arrived.
     arrived: Bytes,
     has_ended: bool,
     /// Bytes that have arrived so far.
     received: u64,
-    /// Bytes that were decoded so far.
-    produced: u64,
     scratch: Box<[u8]>,
     charge: Charge,
+    charged: usize,
     /// Why the response cannot be decoded.
     refusal: Option<Error>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    Gzip,
-    Deflate,
+/// One coding.
+struct Layer {
+    coding: Coding,
+    codec: Codec,
+    input: Bytes,
+    has_started: bool,
+    produced: u64,
 }
 
-/// The input. A gzip file has one or more members.
-enum CodedStream {
-    /// Before a member, and whether there was one before.
-    Between(bool),
-    Inside(Decompress),
-    /// Bytes that are no member follow.
-    Over,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
 }
 
 /// The result of one step.
@@ -76,18 +74,7 @@ impl Coding {
         match self {
             Self::Gzip => "gzip",
             Self::Deflate => "deflate",
-        }
-    }
-
-    /// Whether a further member may begin with `first`.
-    fn has_member(self, first: u8) -> bool {
-        self == Self::Gzip && first == 0x1f
-    }
-
-    fn decompress(self) -> Decompress {
-        match self {
-            Self::Gzip => Decompress::new_gzip(WINDOW_BITS),
-            Self::Deflate => Decompress::new(true),
+            Self::Brotli => "br",
         }
     }
 }
@@ -98,22 +85,31 @@ impl ContentDecoder {
     pub(super) fn of(headers: &mut HeaderMap, origin: &Arc<str>) -> Option<Box<Self>> {
         // Most responses have none, which costs one search.
         headers.get(CONTENT_ENCODING)?;
-        let (coding, refusal) = match coding(headers) {
-            Ok(None) => return None,
-            Ok(Some(coding)) => (coding, None),
-            Err(error) => (Coding::Gzip, Some(error)),
-        };
+        let codings = codings(headers);
+        if matches!(&codings, Ok(codings) if codings.is_empty()) {
+            return None;
+        }
         headers.remove(CONTENT_ENCODING);
         headers.remove(CONTENT_LENGTH);
-        Some(Box::new(Self {
+        let (codings, refusal) = match codings {
+            Ok(codings) => (codings, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let layer = |coding: Coding| Layer {
             coding,
-            stream: CodedStream::Between(false),
+            codec: Codec::new(coding),
+            input: Bytes::new(),
+            has_started: false,
+            produced: 0,
+        };
+        Some(Box::new(Self {
+            layers: codings.into_iter().map(layer).collect(),
             arrived: Bytes::new(),
             has_ended: false,
             received: 0,
-            produced: 0,
             scratch: vec![0; STEP].into(),
             charge: Charge::open(Account::Server(Arc::clone(origin)), ChargeKind::Answer),
+            charged: 0,
             refusal,
         }))
     }
@@ -134,78 +130,94 @@ impl ContentDecoder {
         if let Some(refusal) = self.refusal.take() {
             return Err(refusal);
         }
-        self.charge.resize(DECODER_MEMORY)?;
-        let count = self.decode()?;
-        if count > 0 {
-            self.produced += count as u64;
-            if self.produced > FREE.max(self.received.saturating_mul(MAX_RATIO)) {
-                return Err(undecodable(format!(
-                    "it is more than {MAX_RATIO} times as large as its compressed form (`{}`), so it was discarded",
-                    self.coding.name()
-                )));
-            }
-            return Ok(DecodedStep::Data(Bytes::copy_from_slice(&self.scratch[..count])));
+        let (arrived, has_ended) = (&mut self.arrived, self.has_ended);
+        let mut source = Source { arrived, has_ended, received: self.received, scratch: &mut self.scratch };
+        let decoded = source.pull(&mut self.layers)?;
+        let memory: usize = self.layers.iter().map(|layer| layer.codec.memory()).sum();
+        if memory != self.charged {
+            self.charge.resize(memory)?;
+            self.charged = memory;
         }
-        match self.stream {
-            _ if !self.has_ended => Ok(DecodedStep::NeedsInput),
-            // A response without a body may name a coding.
-            CodedStream::Between(_) | CodedStream::Over => Ok(DecodedStep::End),
-            CodedStream::Inside(_) => {
-                Err(undecodable(format!("its `{}` coding ends too early", self.coding.name())))
-            }
-        }
+        Ok(decoded)
     }
+}
 
-    /// Decodes some of the input, and returns how much. With 0, all of it was read.
-    fn decode(&mut self) -> Result<usize, Error> {
+/// The input of the layers.
+struct Source<'a> {
+    arrived: &'a mut Bytes,
+    has_ended: bool,
+    received: u64,
+    scratch: &'a mut [u8],
+}
+
+impl Source<'_> {
+    /// Returns the next bytes that come out of the first of `layers`.
+    fn pull(&mut self, layers: &mut [Layer]) -> Result<DecodedStep, Error> {
+        let Some((layer, outer)) = layers.split_first_mut() else {
+            return Ok(match std::mem::take(self.arrived) {
+                arrived if !arrived.is_empty() => DecodedStep::Data(arrived),
+                _ if self.has_ended => DecodedStep::End,
+                _ => DecodedStep::NeedsInput,
+            });
+        };
         loop {
-            let Some(&first) = self.arrived.first() else { return Ok(0) };
-            match &mut self.stream {
-                CodedStream::Over => self.arrived.clear(),
-                CodedStream::Between(true) if !self.coding.has_member(first) => {
-                    self.stream = CodedStream::Over;
+            if let Some(data) = layer.decode(self.scratch)? {
+                if layer.produced > FREE.max(self.received.saturating_mul(MAX_RATIO)) {
+                    return Err(undecodable(format!(
+                        "it is more than {MAX_RATIO} times as large as its compressed form (`{}`), so it was \
+                         discarded",
+                        layer.coding.name()
+                    )));
                 }
-                CodedStream::Between(_) => self.stream = CodedStream::Inside(self.coding.decompress()),
-                CodedStream::Inside(stream) => {
-                    let (read, written) = (stream.total_in(), stream.total_out());
-                    let decoded = stream.decompress(&self.arrived, &mut self.scratch, FlushDecompress::None);
-                    let read = usize::try_from(stream.total_in() - read).unwrap_or_default();
-                    let count = usize::try_from(stream.total_out() - written).unwrap_or_default();
-                    let is_complete = matches!(decoded, Ok(Status::StreamEnd));
-                    if decoded.is_err() || read + count == 0 && !is_complete {
-                        return Err(undecodable(format!("its `{}` coding is broken", self.coding.name())));
-                    }
-                    self.arrived.advance(read);
-                    if is_complete {
-                        self.stream = CodedStream::Between(true);
-                    }
-                    if count > 0 {
-                        return Ok(count);
-                    }
+                return Ok(DecodedStep::Data(data));
+            }
+            match self.pull(outer)? {
+                DecodedStep::Data(data) => {
+                    layer.has_started = true;
+                    layer.input = data;
                 }
+                // A response without a body may name a coding.
+                DecodedStep::End if layer.has_started && !layer.codec.is_complete() => {
+                    return Err(undecodable(format!("its `{}` coding ends too early", layer.coding.name())));
+                }
+                other => return Ok(other),
             }
         }
     }
 }
 
-/// Returns the coding of a response.
-fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Error> {
-    let mut found = None;
+impl Layer {
+    /// Decodes some of its input. `None`: it needs more.
+    fn decode(&mut self, scratch: &mut [u8]) -> Result<Option<Bytes>, Error> {
+        let broken = |_: Fault| undecodable(format!("its `{}` coding is broken", self.coding.name()));
+        let count = self.codec.decode(&mut self.input, scratch).map_err(broken)?;
+        self.produced += count as u64;
+        Ok((count > 0).then(|| Bytes::copy_from_slice(&scratch[..count])))
+    }
+}
+
+/// Returns the codings of a response, the one that was applied first at the beginning.
+fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Error> {
+    let mut codings = Vec::new();
     for value in headers.get_all(CONTENT_ENCODING) {
         let text = value.to_str().map_err(|_| undecodable("its `Content-Encoding` is not ASCII".into()))?;
         for name in text.split(',').map(|name| name.trim().to_ascii_lowercase()) {
-            let coding = match name.as_str() {
+            codings.push(match name.as_str() {
                 "" | "identity" => continue,
                 "gzip" | "x-gzip" => Coding::Gzip,
                 "deflate" => Coding::Deflate,
+                "br" => Coding::Brotli,
                 other => return Err(unknown(other)),
-            };
-            if found.replace(coding).is_some() {
-                return Err(undecodable("it has several content codings, and one is read".into()));
-            }
+            });
         }
     }
-    Ok(found)
+    if codings.len() > MAX_CODINGS {
+        return Err(undecodable(format!(
+            "it has {} content codings, and {MAX_CODINGS} are read",
+            codings.len()
+        )));
+    }
+    Ok(codings)
 }
 
 fn unknown(name: &str) -> Error {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use http::HeaderValue;
 
 use super::*;
@@ -16,6 +16,27 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 fn zlib(text: &[u8]) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text).and_then(|()| encoder.finish()).expect("memory")
+}
+
+fn bare(text: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text).and_then(|()| encoder.finish()).expect("memory")
+}
+
+/// Brotli with meta-blocks that are not compressed (RFC 7932, 9.2), and a window of 64 KiB.
+fn brotli(text: &[u8]) -> Vec<u8> {
+    let (mut all, mut first) = (Vec::new(), true);
+    for piece in text.chunks(60_000) {
+        let length = u32::try_from(piece.len() - 1).expect("short");
+        // One bit for the window (once), not the last, four nibbles of length, not compressed.
+        let head = (length << 3) | (1 << 19);
+        let head = if first { head << 1 } else { head };
+        all.extend_from_slice(&head.to_le_bytes()[..3]);
+        all.extend_from_slice(piece);
+        first = false;
+    }
+    all.push(if first { 0x06 } else { 0x03 });
+    all
 }
 
 fn decoder(codings: &str) -> Option<Box<ContentDecoder>> {
@@ -55,6 +76,7 @@ fn text() -> Vec<u8> {
 #[test]
 fn every_coding_is_undone_however_it_arrives() {
     let text = text();
+    let twice = brotli(&gzip(&text));
     let members = [gzip(&text[..1_000]), gzip(b""), gzip(&text[1_000..])].concat();
     for (codings, input) in [
         ("gzip", gzip(&text)),
@@ -63,6 +85,10 @@ fn every_coding_is_undone_however_it_arrives() {
         ("identity, gzip", gzip(&text)),
         ("gzip", members),
         ("deflate", zlib(&text)),
+        ("deflate", bare(&text)),
+        ("br", brotli(&text)),
+        ("gzip, br", twice.clone()),
+        ("gzip|br", twice),
     ] {
         for piece in [1, 7, 4_096, usize::MAX] {
             let all = decoded(codings, &input, piece.min(input.len()));
@@ -83,36 +109,36 @@ fn no_coding_is_no_decoder() {
 
 #[test]
 fn a_body_of_no_bytes_is_empty_whatever_its_coding_is() {
-    for codings in ["gzip", "deflate"] {
+    for codings in ["gzip", "deflate", "br", "gzip, br"] {
         assert_eq!(decoded(codings, b"", 1), Ok(Vec::new()), "{codings}");
     }
 }
 
 #[test]
 fn an_unknown_coding_is_named() {
-    for (codings, name) in [("zstd", "`zstd`"), ("br", "`br`"), ("gzip, dcb", "`dcb`"), ("x\u{7f}y", "")] {
+    for (codings, name) in [("zstd", "`zstd`"), ("gzip, dcb", "`dcb`"), ("x\u{7f}y", "")] {
         let Ok(value) = HeaderValue::from_str(codings) else { continue };
         let mut headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
         let mut decoder = ContentDecoder::of(&mut headers, &"origin".into()).expect("a coding");
         let Err(error) = decoder.step() else { panic!("{codings}") };
         assert!(error.to_string().contains(name), "{error}");
     }
-    for several in ["gzip, gzip", "gzip|deflate"] {
-        let error = decoded(several, b"x", 1).expect_err("too many").to_string();
-        assert!(error.contains("several content codings"), "{error}");
-    }
+    let error = decoded("gzip, gzip, gzip", b"x", 1).expect_err("too many").to_string();
+    assert!(error.contains("3 content codings"), "{error}");
 }
 
 #[test]
 fn a_coding_that_is_cut_or_broken_is_named() {
     let text = text();
-    for (name, mut input) in [("gzip", gzip(&text)), ("deflate", zlib(&text))] {
+    for (codings, name, mut input) in
+        [("gzip", "gzip", gzip(&text)), ("deflate", "deflate", zlib(&text)), ("br", "br", brotli(&text))]
+    {
         for length in [1, 2, input.len() / 2, input.len() - 1] {
-            let error = decoded(name, &input[..length], 100).expect_err(name).to_string();
+            let error = decoded(codings, &input[..length], 100).expect_err(name).to_string();
             assert!(error.contains(&format!("`{name}` coding ends too early")), "{length}: {error}");
         }
         input[0] ^= 0xff;
-        let wrong = decoded(name, &input, 100).expect_err(name).to_string();
+        let wrong = decoded(codings, &input, 100).expect_err(name).to_string();
         assert!(wrong.contains(&format!("`{name}` coding")), "{wrong}");
     }
     let mut wrong_sum = gzip(&text);
@@ -123,7 +149,9 @@ fn a_coding_that_is_cut_or_broken_is_named() {
 
 #[test]
 fn bytes_behind_a_complete_coding_are_ignored() {
-    for (codings, mut input) in [("gzip", gzip(b"abc")), ("deflate", zlib(b"abc"))] {
+    for (codings, mut input) in
+        [("gzip", gzip(b"abc")), ("deflate", zlib(b"abc")), ("deflate", bare(b"abc")), ("br", brotli(b"abc"))]
+    {
         input.extend_from_slice(b"\0\0garbage");
         for piece in [1, 1_000] {
             assert_eq!(decoded(codings, &input, piece).as_deref(), Ok(&b"abc"[..]), "{codings}");
@@ -134,7 +162,9 @@ fn bytes_behind_a_complete_coding_are_ignored() {
 #[test]
 fn a_bomb_ends_at_the_ratio_and_not_in_memory() {
     let zeros = vec![0; 8 << 20];
-    for (codings, input) in [("gzip", gzip(&zeros)), ("deflate", zlib(&zeros))] {
+    for (codings, input) in
+        [("gzip", gzip(&zeros)), ("deflate", zlib(&zeros)), ("gzip, gzip", gzip(&gzip(&zeros)))]
+    {
         let (mut decoder, mut total) = (decoder(codings).expect("a coding"), 0);
         decoder.push(Bytes::from(input.clone()));
         let error = loop {
@@ -169,8 +199,9 @@ fn flushed_data_is_returned_before_the_end() {
 
 #[test]
 fn the_window_is_charged_while_the_decoder_lives() {
-    let mut decoder = decoder("gzip").expect("a coding");
-    decoder.push(Bytes::from_static(&[0x1f]));
+    let mut decoder = decoder("br").expect("a coding");
+    // A window of 16 MiB (RFC 7932, 9.1), and the beginning of a meta-block.
+    decoder.push(Bytes::from_static(&[0x0f]));
     assert!(matches!(decoder.step(), Ok(DecodedStep::NeedsInput)));
-    assert_eq!(decoder.charge.bytes(), DECODER_MEMORY);
+    assert_eq!(decoder.charge.bytes(), 1 << 24);
 }
