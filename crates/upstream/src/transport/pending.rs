@@ -404,19 +404,23 @@ pub(super) fn id_in(clip: &Clip) -> Option<u64> {
         .map_or("", |rest| &rest[..rest.find(['{', '[']).unwrap_or(rest.len())]);
     let tail = String::from_utf8_lossy(clip.tail());
     let last = tail.trim_end().strip_suffix('}').map(str::trim_end).unwrap_or_default();
+    let last = &last[last.rfind(['}', ']']).map_or(0, |nested| nested + 1)..];
     let behind_key = |text: &str| {
         let (_, rest) = text.rsplit_once("\"id\"")?;
         Some(rest.trim_start().strip_prefix(':')?.trim_start().to_owned())
     };
-    let is_call = flat.contains("\"method\":") || last.contains("\"method\":");
+    let is_call = |text: &str| text.contains("\"method\":") || text.contains("\"params\":");
+    if is_call(flat) {
+        return None;
+    }
     let leading = |text: String| {
-        let end = text
-            .find(|char: char| !char.is_ascii_digit() && !matches!(char, '"' | '.'))
-            .unwrap_or(text.len());
-        decimal::whole(&text.as_bytes()[..end])
+        let is_of_id = |char: char| char.is_ascii_digit() || matches!(char, '"' | '.');
+        let rest = text.trim_start_matches(is_of_id).len();
+        decimal::whole(&text.as_bytes()[..text.len() - rest])
     };
     let whole = |text: String| decimal::whole(text.as_bytes());
-    behind_key(flat).and_then(leading).or_else(|| behind_key(last).and_then(whole)).filter(|_| !is_call)
+    let at_end = || behind_key(last).filter(|_| !is_call(last)).and_then(whole);
+    behind_key(flat).and_then(leading).or_else(at_end)
 }
 
 #[cfg(test)]
@@ -440,6 +444,8 @@ mod unreadable_tests {
             (br#"{"id":7,"result":{}} and more"#, Some(7)),
             (br#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"a":NaN}}"#, None),
             (br#"{"jsonrpc":"2.0","params":{"a":NaN},"method":"x","id":7}"#, None),
+            (br#"{"jsonrpc":"2.0","id":7,"params":{"a":NaN},"method":"x"}"#, None),
+            (br#"{"jsonrpc":"2.0","id":7,"result":[{"method":"GET"}}"#, Some(7)),
             (br#"{"level":"info","id":7,"error":"none"}"#, None),
             (br#"{"jsonrpc":"2.0","result":{"id":7,"a":NaN}}"#, None),
             (b"a banner", None),
