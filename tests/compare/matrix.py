@@ -7,7 +7,6 @@ sharing. For programs it says `sharing: per_session`, as its user would for thos
 from __future__ import annotations
 
 import base64
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -146,27 +145,10 @@ def target(server: Server, peers: Peers, folder: Path, binary: Path | None) -> I
         with _through(server, entry, folder, env, binary) as found:
             yield found or {"transport": "stdio", "command": command, "env": env, "cwd": str(folder)}
         return
-    with _listening(command, port, folder, env, peers):
+    with start_listening("server", command, port, folder / "server.log", {**env, "PORT": str(port)}):
         entry = {"url": f"http://127.0.0.1:{port}{server.path}", "transport": server.transport}
         with _through(server, entry, folder, env, binary) as found:
             yield found or entry
-
-
-@contextmanager
-def _listening(command: list[str], port: int, folder: Path, env: dict[str, str], peers: Peers) -> Iterator[None]:
-    with_port = _Environment(peers, {**env, "PORT": str(port)})
-    with start_listening("server", command, port, folder / "server.log", with_port):
-        yield
-
-
-class _Environment(Peers):
-    """The peers with an environment of their own for the program to be started."""
-
-    def __init__(self, peers: Peers, env: dict[str, str]) -> None:
-        self.bin, self.client, self._env = peers.bin, peers.client, env
-
-    def env(self) -> dict[str, str]:
-        return self._env
 
 
 @contextmanager

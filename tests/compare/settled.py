@@ -1,46 +1,8 @@
-"""Differences that are as they should be, each with its reason.
-
-A `*` in a pattern stands for any text, and nothing else is special. A pattern of pairs that no difference needs any
-more fails the step, as does a difference that no entry has.
-"""
+"""Differences that are as they should be, each with its reason."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from functools import cache
-
-from differences import Difference
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Places that differ for a reason, and what they have through Switchyard; all four are patterns."""
-
-    #: `server/client`.
-    pairs: tuple[str, ...]
-    items: tuple[str, ...]
-    paths: tuple[str, ...]
-    reason: str
-    #: As the report prints it, so at most 300 characters.
-    through: tuple[str, ...] = ("*",)
-    #: Whether timing decides, so that a run without the difference is fine as well.
-    racing: bool = False
-
-    def excuses(self, one: Difference) -> bool:
-        """Whether this is about that difference."""
-        return _any(self.items, one.item) and _any(self.paths, one.path) and _any(self.through, one.through)
-
-
-def _any(patterns: Iterable[str], text: str) -> bool:
-    return any(_compiled(pattern).fullmatch(text) for pattern in patterns)
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")))
-
+from differences import Settled
 
 #: Clients of both eras at servers of both eras: they speak the modern one, directly and through Switchyard.
 _MODERN = tuple(
@@ -169,22 +131,3 @@ SETTLED: tuple[Settled, ...] = (
         _ONE_PRINCIPAL,
     ),
 )
-
-
-def reason(pair: str, one: Difference, entries: Iterable[Settled] = SETTLED) -> str | None:
-    """Why a difference is as it should be, if it is."""
-    return next((entry.reason for entry in entries if _any(entry.pairs, pair) and entry.excuses(one)), None)
-
-
-def stale(
-    found: Collection[tuple[str, Difference]], ran: Collection[str], entries: Iterable[Settled] = SETTLED
-) -> list[tuple[str, Settled]]:
-    """Patterns of pairs that ran and that no difference needed, with their entries."""
-    return [
-        (pattern, entry)
-        for entry in entries
-        if not entry.racing
-        for pattern in entry.pairs
-        if any(_any([pattern], pair) for pair in ran)
-        and not any(_any([pattern], pair) and entry.excuses(one) for pair, one in found)
-    ]

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from differences import Check
 from programs import Failed, Peers
+from verdicts import Check
 
 #: The requirement sets, oldest first; each runs in the wire format of its revision.
 SETS = ("2025-11-25", "2026-07-28")

@@ -1,4 +1,4 @@
-"""What the suites share: groups that print each check, suites of functions that fail, and a key for the gateway."""
+"""What the suites share: suites of functions that fail, and a key for the gateway."""
 
 from __future__ import annotations
 
@@ -18,29 +18,6 @@ from programs import Failed
 Check = Callable[[Any], None]
 #: Makes the world of a suite, whose logs go to the folder.
 World = Callable[[Path], AbstractContextManager[Any]]
-
-
-class Checks:
-    """The checks of one group."""
-
-    def __init__(self, group: str) -> None:
-        self.group, self.made, self.failed = group, 0, 0
-
-    def that(self, what: str, is_so: Any, found: Any = "") -> bool:
-        """Counts a check; `found` is shown when it failed."""
-        self.made += 1
-        self.failed += not is_so
-        line = f"{'ok  ' if is_so else 'FAIL'}  {self.group}: {what}"
-        print(line if is_so else f"{line}\n        found: {found}", flush=True)
-        return bool(is_so)
-
-    def same(self, what: str, found: Any, wanted: Any) -> bool:
-        """Counts a check that two values are equal."""
-        return self.that(what, found == wanted, f"{found!r}, wanted {wanted!r}")
-
-    def note(self, what: str) -> None:
-        """Says a figure that is no check."""
-        print(f"      {self.group}: {what}", flush=True)
 
 
 class Wrong(Exception):
@@ -86,6 +63,8 @@ def run_checks(suite: str, asked: argparse.Namespace, checks: Sequence[Check], w
                     one(lab)
                     verdict = "ok"
                 except Exception as error:  # noqa: BLE001  the other checks still say something
+                    while isinstance(error, ExceptionGroup):
+                        error = error.exceptions[0]
                     verdict, failed = f"FAILED\n      {type(error).__name__}: {error}", failed + 1
                 print(f"{one.__name__.replace('_', ' '):<66} {time.monotonic() - started:5.1f} s  {verdict}", flush=True)
     except Failed as error:
