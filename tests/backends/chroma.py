@@ -3,6 +3,7 @@ in Chroma is looked at past the gateway. Each function of `CHECKS` is one check.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -74,9 +75,8 @@ def pages_are_found_by_questions_in_other_words(world: World) -> None:
     with collection(world, "pages") as (base, client):
 
         def add(page: str) -> int:
-            own = Client(base, client.collection)
-            text = (DOCS / f"{page}.md").read_text()
-            return int(own.call("add_document", content=text, metadata={"name": page})["chunks"])
+            own, sections = Client(base, client.collection), re.split(r"(?m)^(?=## )", (DOCS / f"{page}.md").read_text())
+            return sum(own.call("add_document", content=one, metadata={"name": page})["chunks"] for one in sections if one)
 
         with ThreadPoolExecutor(4) as pool:
             chunks = sum(pool.map(add, {pages.split("|")[0] for _, pages in questions}))

@@ -247,9 +247,7 @@ async fn file_of_each_client_runs_with_the_servers_and_tools_that_were_on() {
             let found: BTreeMap<String, &str> = servers["servers"]
                 .as_array()?
                 .iter()
-                .map(|server| {
-                    Some((server["name"].as_str()?.to_owned(), server["state"].as_str()?))
-                })
+                .map(|server| Some((server["name"].as_str()?.to_owned(), server["state"].as_str()?)))
                 .collect::<Option<_>>()?;
             (found == expected).then_some(())
         })

@@ -67,14 +67,17 @@ fn inherited(program: &Process, sockets: &[TcpListener]) -> (usize, Vec<String>)
     let parent = format!("PPid:\t{}\n", program.id());
     let (mut children, mut found) = (0, Vec::new());
     for folder in std::fs::read_dir("/proc").expect("processes").flatten().map(|entry| entry.path()) {
-        let is_child = std::fs::read_to_string(folder.join("status")).is_ok_and(|text| text.contains(&parent));
+        let is_child =
+            std::fs::read_to_string(folder.join("status")).is_ok_and(|text| text.contains(&parent));
         let runs = link(&folder.join("exe")).unwrap_or_default();
         if !is_child || runs == env!("CARGO_BIN_EXE_switchyard") {
             continue;
         }
         children += 1;
         let descriptors = std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
-        found.extend(descriptors.filter_map(|entry| link(&entry.path()).ok()).filter(|link| own.contains(link)));
+        found.extend(
+            descriptors.filter_map(|entry| link(&entry.path()).ok()).filter(|link| own.contains(link)),
+        );
         let variables = std::fs::read_to_string(folder.join("environ")).unwrap_or_default();
         found.extend(variables.split('\0').filter(|text| text.starts_with("LISTEN_")).map(str::to_owned));
     }

@@ -39,10 +39,12 @@ def new_key(binary: Path, name: str, role: str) -> tuple[str, dict[str, str]]:
     return key, {"id": name, "hash": digest, "role": role}
 
 
-def arguments(about: str | None, checks: Sequence[Check]) -> argparse.ArgumentParser:
-    """The arguments that every suite of `checks` has."""
+def arguments(
+    about: str | None, checks: Sequence[Check], tested: str = "binary", what: str = "the gateway"
+) -> argparse.ArgumentParser:
+    """The arguments that every suite of `checks` has, and the path that is `tested`."""
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
-    parser.add_argument("--binary", type=Path, required=True, help="the gateway")
+    parser.add_argument(f"--{tested}", type=Path, required=True, help=what)
     names = [one.__name__ for one in checks]
     parser.add_argument("--check", action="append", choices=names, help="only this one; may be repeated")
     parser.add_argument("--out", type=Path, help="a folder for logs; default: a new one")

@@ -65,7 +65,7 @@ class Program:
                 raise Failed(f"{self.name} ended with {self._process.returncode}, see {self.log}")
             return found
 
-        return until(f"{self.name}: {what}, see {self.log}", asked, PATIENCE)
+        return until(f"{self.name}: {what}, see {self.log}", asked, PATIENCE, 0.01)
 
     def first_line(self) -> str:
         """Waits for the first line of the output."""
@@ -78,6 +78,10 @@ class Program:
     def signal(self, number: int) -> None:
         """Sent while it runs; afterwards its pid may be another program's."""
         self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Waits for its end, and returns its exit code."""
+        return self._process.wait(PATIENCE)
 
     def __enter__(self) -> Program:
         return self
@@ -121,7 +125,7 @@ def start_listening(name: str, command: Sequence[str], port: int, log: Path, env
     """Starts a server and waits until it accepts on its port."""
     program = Program(name, command, log, env)
     try:
-        program.wait_until("listens", lambda: _accepts(port))
+        program.wait_until("listens", lambda: accepts(port))
     except Failed:
         program.__exit__(None, None, None)
         raise
@@ -140,7 +144,7 @@ def free_port() -> int:
             return port
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -174,11 +178,11 @@ class Gateway:
 
     def __enter__(self) -> Gateway:
         try:
-            port = self._program.wait_until("listens", lambda: listening_port(self._program.log))
+            self.port = self._program.wait_until("listens", lambda: listening_port(self._program.log))
             # A name the suite takes for local, which its check of foreign hosts insists on.
-            self.base = f"http://localhost:{port}"
+            self.base = f"http://localhost:{self.port}"
             self.url = f"{self.base}/mcp"
-            self._program.wait_until("all servers have answered", lambda: _settled(port, self._key))
+            self._program.wait_until("all servers have answered", lambda: _settled(self.port, self._key))
         except BaseException:
             self.__exit__()
             raise
