@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env peer-python
 """Switchyard in front of a real R2R and a real Chroma with real embeddings: what is promised of them, from outside.
 
 See README.md beside this file. Exit code: 0 every check holds, 1 one does not, or something could not be started, 2 wrong

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "lab"))
 
 from caller import Answer, Caller  # noqa: E402
-from programs import Failed, Gateway, Program, free_port  # noqa: E402
+from programs import Gateway, Program, free_port, output  # noqa: E402
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 #: Where the packages of R2R and Chroma are kept.
@@ -36,13 +35,8 @@ RECORDS = "/api/v2/tenants/default_tenant/databases/default_database/collections
 def lab_script(name: str, command: str, log: Path, **variables: str) -> dict[str, str]:
     """What a script of `lab` prints as `NAME=VALUE`."""
     with log.open("ab") as errors:
-        done = subprocess.run(
-            [HERE / "lab" / name, command], env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=errors, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
-    if done.returncode:
-        raise Failed(f"{name} {command} ended with {done.returncode}, see {log}")
-    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+        told = output([HERE / "lab" / name, command], PATIENCE, env={**os.environ, **variables}, stderr=errors)
+    return dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
 
 
 def answers(url: str) -> bool:

@@ -73,12 +73,12 @@ def everything(transport: str) -> Server:
     )
 
 
-def fastmcp(name: str, file: str, transport: str, steps: Callable[[], list[actions.Step]]) -> Server:
+def state(transport: str) -> Server:
     return Server(
-        f"{name}-{transport}",
+        f"state-{transport}",
         transport,
-        lambda peers, port: [peers.program("peer-python"), str(HERE / "servers" / file), transport, str(port)],
-        lambda _: steps(),
+        lambda peers, port: [peers.program("peer-python"), str(HERE / "servers" / "state.py"), transport, str(port)],
+        lambda _: actions.state(),
         {"http": "/mcp", "sse": "/sse"}.get(transport, ""),
         {"stdio": _FEW, "sse": _LEGACY}.get(transport, ()),
     )
@@ -96,11 +96,9 @@ SERVERS = (
         lambda folder: actions.filesystem(str(folder)),
         clients=_SDKS,
     ),
-    fastmcp("state", "state.py", "stdio", actions.state),
-    fastmcp("state", "state.py", "http", actions.state),
-    fastmcp("state", "state.py", "sse", actions.state),
-    fastmcp("session-tools", "session_tools.py", "stdio", actions.session_tools),
-    fastmcp("session-tools", "session_tools.py", "http", actions.session_tools),
+    state("stdio"),
+    state("http"),
+    state("sse"),
 )
 
 CLIENTS = (

@@ -5,25 +5,8 @@ from __future__ import annotations
 from differences import Settled
 
 #: Clients of both eras at servers of both eras: they speak the modern one, directly and through Switchyard.
-_MODERN = tuple(
-    f"{server}/{client}"
-    for server in ("state-http", "state-stdio", "session-tools-stdio", "session-tools-http")
-    for client in ("typescript-auto", "python", "fastmcp")
-)
-
-
-def _modern(*servers: str) -> tuple[str, ...]:
-    return tuple(pair for pair in _MODERN if pair.startswith(servers))
-
-
-def _legacy_typescript(*servers: str) -> tuple[str, ...]:
-    """The clients that send a log level that does not exist."""
-    return tuple(f"{server}/{client}" for server in servers for client in ("typescript-1", "typescript-2"))
-
-
-def _legacy(*servers: str) -> tuple[str, ...]:
-    clients = ("typescript-1", "typescript-2", "python-legacy", "fastmcp-legacy")
-    return tuple(f"{server}/{client}" for server in servers for client in clients)
+_MODERN = ("state-http/typescript-auto", "state-http/python", "state-http/fastmcp", "state-stdio/python")
+_LEGACY = tuple(f"state-*/{client}" for client in ("typescript-1", "typescript-2", "python-legacy", "fastmcp-legacy"))
 
 
 _UNKNOWN_LEVEL = (
@@ -65,7 +48,7 @@ _ONE_PRINCIPAL = (
 
 SETTLED: tuple[Settled, ...] = (
     Settled(
-        ("everything-*/typescript-*", *_legacy_typescript("state-*")),
+        ("everything-*/typescript-*", "state-*/typescript-1", "state-*/typescript-2"),
         ("a: a level that is none",),
         ("error.*",),
         _UNKNOWN_LEVEL,
@@ -89,10 +72,10 @@ SETTLED: tuple[Settled, ...] = (
         ("nothing", '*: []*'),
     ),
     Settled(
-        _legacy("state-*", "session-tools-*"), ("*: connect",), ("result.capabilities.extensions",), _EXTENSIONS
+        _LEGACY, ("*: connect",), ("result.capabilities.extensions",), _EXTENSIONS
     ),
     Settled(
-        _modern("state", "session-tools"),
+        _MODERN,
         ("*: connect",),
         ("result.capabilities.*.listChanged", "result.listening.*"),
         _LISTEN,
@@ -102,9 +85,9 @@ SETTLED: tuple[Settled, ...] = (
         ("state-*/python", "state-*/fastmcp"), ("*: ping", "a: level warning"), ("result", "error", "error.*"), _NO_PING
     ),
     Settled(("state-*/python", "state-*/fastmcp"), ("a: subscribe",), ("result", "error"), _LISTEN),
-    Settled(("state-stdio/*", "session-tools-stdio/*"), ("*: kinds of notices",), ("notifications/progress",), _STARTS, racing=True),
+    Settled(("state-stdio/*",), ("*: kinds of notices",), ("notifications/progress",), _STARTS, racing=True),
     Settled(
-        _modern("session-tools-stdio", "state-stdio"),
+        ("state-stdio/python",),
         ("a: heard *_changed, *", "a: heard resources/updated, *"),
         ("result*._meta",),
         _SUBSCRIPTION,
@@ -125,8 +108,8 @@ SETTLED: tuple[Settled, ...] = (
         racing=True,
     ),
     Settled(
-        _modern("session-tools-stdio", "state-stdio"),
-        ("b: * after the other client's unlock", "b: * after the other client's reveal", "b: kinds *"),
+        ("state-stdio/python",),
+        ("b: * after the other client's reveal", "b: kinds *"),
         ("*",),
         _ONE_PRINCIPAL,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from actions import everything, filesystem, session_tools, state
+from actions import everything, filesystem, state
 from normalize import normalized, notices
 
 
@@ -32,7 +32,7 @@ class Normalized(unittest.TestCase):
 
 class Steps(unittest.TestCase):
     def test_every_item_has_a_name_of_its_own(self) -> None:
-        for steps in (everything(), filesystem("/run"), state(), session_tools()):
+        for steps in (everything(), filesystem("/run"), state()):
             names = [step["item"] for step in steps if "item" in step]
             self.assertEqual(len(names), len(set(names)))
 

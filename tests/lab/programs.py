@@ -46,6 +46,19 @@ def until(what: str, ready: Callable[[], Any], seconds: float = 15, pause: float
     return found
 
 
+def output(command: Sequence[Any], seconds: float = 300, code: int | None = 0, **options: Any) -> str:
+    """Runs a program to its end, and returns what it printed. Another exit code is a failure, unless none is expected."""
+    words = [str(word) for word in command]
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
+    try:
+        done = subprocess.run(words, timeout=seconds, check=False, **options)
+    except subprocess.TimeoutExpired as late:
+        raise Failed(f"no end within {seconds:g} s: {' '.join(words)}") from late
+    if code not in (None, done.returncode):
+        raise Failed(f"exit code {done.returncode}, not {code}: {' '.join(words)}\n{done.stdout[-6000:]}")
+    return done.stdout
+
+
 class Program:
     """A running program whose output is in a file; it ends with the `with` block."""
 

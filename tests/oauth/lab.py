@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,7 +20,7 @@ sys.path.append(str(HERE.parent / "lab"))
 from browser import Browser, Page  # noqa: E402
 from caller import Answer, Caller, text_of  # noqa: E402
 from checks import Wrong, check, new_key  # noqa: E402
-from programs import Gateway, Peers, free_port, start_listening, until  # noqa: E402
+from programs import Gateway, Peers, free_port, output, start_listening, until  # noqa: E402
 
 BROWSER = [sys.executable, str(HERE.parent / "lab" / "browser.py")]
 #: What each account reads from the protected server.
@@ -97,13 +96,10 @@ class Lab:
         """Runs the client of an SDK for the person who knows the password; what it printed last."""
         program, file = SDKS[sdk]
         asked = json.dumps({"mode": "auto", "browser": BROWSER, **ask})
-        done = subprocess.run(
-            [self.peers.program(program), str(HERE / "clients" / file), asked],
-            env={**self.peers.env(), "BROWSER_PASSWORD": password}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
-        check(done.returncode == 0, f"{file} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        return json.loads(done.stdout.splitlines()[-1])
+        command = [self.peers.program(program), HERE / "clients" / file, asked]
+        env = {**self.peers.env(), "BROWSER_PASSWORD": password}
+        with (self.out / f"{sdk}.log").open("ab") as log:
+            return json.loads(output(command, 60, env=env, stderr=log).splitlines()[-1])
 
 
 def registry(url: str) -> dict[str, Any]:

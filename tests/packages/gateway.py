@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -15,6 +14,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "lab"))
 from caller import Caller  # noqa: E402
 from checks import check  # noqa: E402
 from programs import Failed, Program, accepts, free_port, until  # noqa: E402
+from programs import output as run  # noqa: E402
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 __all__ = ["Failed", "Packages", "REPOSITORY", "answers", "check", "free_port", "handbook", "run", "serving", "version"]
@@ -43,14 +43,6 @@ class Packages:
         """A new folder."""
         made = tempfile.TemporaryDirectory(dir=self.out, ignore_cleanup_errors=True)
         return pathlib.Path(self._stack.enter_context(made))
-
-
-def run(command, code=0, **options):
-    """Runs a command; its output. Another exit code is a failure that shows what it said."""
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 300} | options
-    done = subprocess.run([str(part) for part in command], **options)
-    check(done.returncode == code, f"exit code {done.returncode}, not {code}: {' '.join(map(str, command))}\n{done.stdout}")
-    return done.stdout
 
 
 def version(command):

@@ -114,7 +114,7 @@ def debian(packages):
         sources = "\n".join(place.read_text() for place in places if place.is_file())
         made = base.with_suffix(".new.tar")
         base.parent.mkdir(parents=True, exist_ok=True)
-        run(["mmdebstrap", "--variant=essential", "--include=passwd", release["VERSION_CODENAME"], made, "-"], input=sources)
+        run(["mmdebstrap", "--variant=essential", "--include=passwd", release["VERSION_CODENAME"], made, "-"], input=sources, stdin=None)
         made.rename(base)
     root = packages.scratch()
     run(["tar", "--extract", "--file", base, "--directory", root, "--exclude", "./dev/*"])

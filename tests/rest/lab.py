@@ -6,7 +6,6 @@ Invariant: everything listens on loopback and ends with its `with` block, as in 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "lab"))
 
 from checks import Wrong, new_key  # noqa: E402
-from programs import Failed, Gateway, Peers  # noqa: E402
+from programs import Failed, Gateway, Peers, output  # noqa: E402
 
 ROOT = HERE.parent.parent
 DOCUMENT = ROOT / "openapi" / "switchyard.json"
@@ -37,13 +36,7 @@ class Lab:
 
     def run(self, *words: str | Path, cwd: Path | None = None, patience: float = 300) -> str:
         """Runs a program to its end, and returns its output."""
-        done = subprocess.run(
-            [str(word) for word in words], cwd=cwd or self.out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=patience, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise Wrong(f"{Path(words[0]).name} ended with {done.returncode}:\n{done.stdout[-6000:]}")
-        return done.stdout
+        return output(words, patience, cwd=cwd or self.out)
 
     def python(self, name: str) -> Path:
         """A program of the virtual environment."""
