@@ -252,8 +252,8 @@ def report(rows: Sequence[Row], unneeded: Sequence[object], out: Path) -> None:
         print(f"{row.pair:<23} {row.direct:<16} {row.through:<16} {count:<12} {len(row.found) - count}")
     for row in rows:
         for one, counts in row.found:
-            mark = "" if counts else " (does not count)"
-            print(f"\n{row.pair}: {one}{mark}\n      {message(row.gateway, one)}" + (f"\n      SETTLED: {why}" if (why := row.reason(one)) else ""))
+            more = f"\n      {message(row.gateway, one)}" if counts else " (does not count)"
+            print(f"\n{row.pair}: {one}{more}" + (f"\n      SETTLED: {why}" if (why := row.reason(one)) else ""))
     for entry in unneeded:
         print(f"\nsettled.py: no difference needs this any more, remove it: {entry}")
     print(f"\nresults and logs: {out}")
