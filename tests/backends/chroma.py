@@ -17,7 +17,7 @@ from checks import check
 from programs import until
 
 #: Of the forty questions, those whose page must be among the first five.
-ENOUGH = 30
+ENOUGH = 32
 UPDATES, KILLS = 60, 4
 #: A document in three versions that can be told apart, of different lengths.
 VERSIONS = [
@@ -92,7 +92,8 @@ def pages_are_found_by_questions_in_other_words(world: World) -> None:
 
 def updates_and_deletions_leave_no_stale_chunk(world: World) -> None:
     with collection(world, "changes") as (_, client):
-        ids = [client.call("add_document", content=VERSIONS[at % 3])["document_id"] for at in range(20)]
+        texts = (f"Document {at}. {VERSIONS[at % 3]}" for at in range(20))
+        ids = [client.call("add_document", content=text)["document_id"] for text in texts]
         for at, document in enumerate(ids):
             done = client.call("update_document", doc_id=document, content=VERSIONS[(at + 1) % 3])
             left = marks(world, client, document)
