@@ -86,6 +86,7 @@ fn inherited(program: &Process, sockets: &[TcpListener]) -> (usize, Vec<String>)
 
 /// Replaces the program while clients connect. No connection is refused, and child processes inherit nothing. Returns the largest
 /// number of child processes.
+#[allow(clippy::disallowed_methods)] // a test's own tasks; they are joined
 async fn replaced(gateway: &Gateway, scheme: &str, count: usize) -> usize {
     let sockets: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a socket")).collect();
@@ -109,7 +110,7 @@ async fn replaced(gateway: &Gateway, scheme: &str, count: usize) -> usize {
         children = children.max(found);
         if replacement == REPLACEMENTS {
             is_over.store(true, Ordering::Relaxed);
-            futures_util::future::join_all(clients.into_iter()).await;
+            futures_util::future::join_all(clients).await;
             process.ask_to_end();
             assert!(process.wait().success(), "{:?}", process.errors());
             break;
