@@ -11,18 +11,20 @@ docs/handbook.md. Needs nothing but Python 3.11 and a built program:
 import argparse
 import asyncio
 import json
-import os
 import pathlib
 import random
 import re
 import shutil
 import statistics
-import subprocess
+import sys
 import tempfile
-import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests/lab"))
+
+from programs import Gateway  # noqa: E402
+
 SYLLABLES = ["ka", "lo", "mi", "ten", "sur", "ve", "dran", "pol", "ish", "or"]
 PATIENCE = 120.0
 
@@ -69,53 +71,27 @@ def documentation(folder):
     return lambda at: " ".join(chosen.choice(words) for _ in range(1 + at % 6))
 
 
-class Gateway:
-    """The program with one handbook; it ends with the block."""
+def gateway(binary, folder, cache_size, home):
+    """The program with one handbook, in a `with` block."""
+    options = {"path": str(folder), "cache_size": cache_size}
+    servers = {"handbook": {"transport": "builtin", "builtin": "handbook", "handbook": options}}
+    return Gateway(pathlib.Path(binary), servers, pathlib.Path(home, "serve.log"))
 
-    def __init__(self, binary, folder, cache_size):
-        self.home = tempfile.TemporaryDirectory()
-        config = pathlib.Path(self.home.name) / "mcp_servers.yaml"
-        options = f"{{path: {folder}, cache_size: {cache_size}}}"
-        config.write_text(
-            "mcp_servers:\n  handbook:\n    transport: builtin\n    builtin: handbook\n"
-            f"    handbook: {options}\n"
-        )
-        command = [binary, "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
-        self.began = time.monotonic()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True, env={**os.environ, "RUST_LOG": "info"},
-        )
-        self.port = None
-        for line in self.process.stderr:
-            said = json.loads(line) if line.startswith("{") else {}
-            if said.get("message") == "listening":
-                self.port = int(said["address"].rsplit(":", 1)[1])
-                break
-        # Who does not read it would stop it.
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
-    def __enter__(self):
-        return self
+def resident(running):
+    status = pathlib.Path(f"/proc/{running.pid()}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(timeout=30)
-        self.home.cleanup()
 
-    def resident(self):
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
-
-    async def until_ready(self):
-        while time.monotonic() - self.began < PATIENCE:
-            try:
-                connection = await Connection.open(self.port)
-                await connection.search("marker")
-                return time.monotonic() - self.began
-            except (OSError, ValueError):
-                await asyncio.sleep(0.005)
-        raise SystemExit("the handbook does not answer")
+async def until_ready(port):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            connection = await Connection.open(port)
+            return await connection.search("marker")
+        except (OSError, ValueError):
+            await asyncio.sleep(0.005)
+    raise SystemExit("the handbook does not answer")
 
 
 class Connection:
@@ -166,24 +142,26 @@ def cell(times):
 
 async def measure(name, binary, folder, question, options):
     starts, memory = [], []
-    for _ in range(options.starts):
-        with Gateway(binary, folder, 0) as gateway:
-            starts.append(await gateway.until_ready())
-            memory.append(gateway.resident())
-    cells = [name, f"{statistics.median(starts) * 1e3:.0f} ms", f"{statistics.median(memory):.0f} MiB"]
-    with Gateway(binary, folder, 0) as gateway:
-        await gateway.until_ready()
-        await load(gateway.port, 4, 1, question)
-        for connections in [1, 50]:
-            times, rate = await load(gateway.port, connections, options.seconds, question)
+    with tempfile.TemporaryDirectory() as home:
+        for _ in range(options.starts):
+            began = time.monotonic()
+            with gateway(binary, folder, 0, home) as running:
+                await until_ready(running.port)
+                starts.append(time.monotonic() - began)
+                memory.append(resident(running))
+        cells = [name, f"{statistics.median(starts) * 1e3:.0f} ms", f"{statistics.median(memory):.0f} MiB"]
+        with gateway(binary, folder, 0, home) as running:
+            await until_ready(running.port)
+            await load(running.port, 4, 1, question)
+            for connections in [1, 50]:
+                times, rate = await load(running.port, connections, options.seconds, question)
+                cells.append(f"{cell(times)} ({rate:.0f}/s)")
+            cells.append(f"{resident(running):.0f} MiB")
+        asked, few = [question(at) for at in range(80)], random.Random(10)
+        with gateway(binary, folder, 100, home) as running:
+            await until_ready(running.port)
+            times, rate = await load(running.port, 50, options.seconds, lambda _: few.choice(asked))
             cells.append(f"{cell(times)} ({rate:.0f}/s)")
-        cells.append(f"{gateway.resident():.0f} MiB")
-    asked = [question(at) for at in range(80)]
-    few = random.Random(10)
-    with Gateway(binary, folder, 100) as gateway:
-        await gateway.until_ready()
-        times, rate = await load(gateway.port, 50, options.seconds, lambda _: few.choice(asked))
-        cells.append(f"{cell(times)} ({rate:.0f}/s)")
     print("| " + " | ".join(cells) + " |", flush=True)
 
 

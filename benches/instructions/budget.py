@@ -3,15 +3,15 @@
 
   scripts/budget [SEQUENCE...]        count, and compare with benches/instructions/budget.json
   scripts/budget --write              count, and make the figures the new budget
-  scripts/budget --where SEQUENCE     the functions that cost most, in one call
-  scripts/budget --noise RUNS         count so often, and print how far the runs are apart
+  scripts/budget --where SEQUENCE     the functions that cost most, in all calls of a run
 
 `benches/instructions` makes the calls, client, gateway and server in one thread; callgrind counts while
 neither client nor server runs (see `outside.rs`). Growth beyond the tolerance is a failure, and the
 functions that cost most are printed. Shrinking as far is a notice: write a new budget, so that what was
 won stays won.
 """
-import argparse, collections, json, os, pathlib, re, shutil, subprocess, sys, tempfile
+import argparse, json, os, pathlib, re, shutil, subprocess, sys, tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -19,105 +19,60 @@ BUDGET = HERE / "budget.json"
 CALLS = 300
 # The median of so many runs counts: where the allocator finds its blocks differs by a per cent.
 RUNS = 3
-TOP = 25
 # For scale: the same calls through a hop that looks at nothing.
 BARE = ["modern", "events", "tools_500", "kib_64"]
 # Which copy routine the C library takes must not depend on the machine: this one is everywhere.
 TUNABLES = "glibc.cpu.hwcaps=-ERMS,-FSRM,-AVX512F,-AVX512VL"
 
 
-def program(profile):
+def program():
     """Builds it, and says where it is."""
-    command = ["cargo", "build", "--locked", "--profile", profile, "--bench", "instructions", "--message-format=json-render-diagnostics"]
+    command = ["cargo", "build", "--locked", "--profile", "budget", "--bench", "instructions", "--message-format=json-render-diagnostics"]
     # Incremental builds have more units, and copy 10 % more; a shell may ask for them.
     whole = {**os.environ, "CARGO_INCREMENTAL": "0"}
     built = subprocess.run(command, cwd=ROOT, env=whole, stdout=subprocess.PIPE, text=True)
     if built.returncode:
         sys.exit("the program that makes the calls could not be built")
-    for line in built.stdout.splitlines():
-        message = json.loads(line)
-        if message["reason"] == "compiler-artifact" and message["target"]["name"] == "instructions":
-            return message["executable"]
-    sys.exit("cargo built no program named `instructions`")
+    messages = map(json.loads, built.stdout.splitlines())
+    return next(one["executable"] for one in messages if one.get("executable") and one["target"]["name"] == "instructions")
 
 
-def need_valgrind():
-    """Installs it where that is possible."""
-    if shutil.which("valgrind"):
-        return
-    print("installing valgrind", flush=True)
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", "valgrind"]
-        quiet = {"stdout": subprocess.DEVNULL}
-        if subprocess.run(install, **quiet).returncode:
-            subprocess.run(["apt-get", "update"], **quiet)
-            subprocess.run(install, **quiet)
-    if not shutil.which("valgrind"):
-        sys.exit("valgrind is needed to count instructions and could not be installed: apt-get install valgrind")
+def count(binary, sequence, profile, is_bare=False):
+    """The instructions of one call, in one run that writes its profile."""
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}", "--dump-line=no", "--collect-atstart=no"]
+    command += [f"--toggle-collect=*instructions::outside::{name}*" for name in ("counted", "outside")]
+    command += [binary, sequence, *(["bare"] if is_bare else []), str(CALLS)]
+    environment = {"PATH": os.environ["PATH"], "GLIBC_TUNABLES": TUNABLES, "SWITCHYARD_LOG": "warn,switchyard=info"}
+    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if run.returncode:
+        raise SystemExit(f"{sequence}: the calls failed\n{run.stdout}")
+    return total(profile.read_text(errors="replace")) / CALLS
 
 
-def count(binary, sequence, is_bare=False):
-    """One run: the instructions of one call, and its profile."""
-    with tempfile.TemporaryDirectory() as folder:
-        profile = pathlib.Path(folder, "profile")
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}", "--dump-line=no", "--collect-atstart=no"]
-        command += [f"--toggle-collect=*instructions::outside::{name}*" for name in ("counted", "outside")]
-        command += [binary, sequence, *(["bare"] if is_bare else []), str(CALLS)]
-        environment = {"PATH": os.environ["PATH"], "GLIBC_TUNABLES": TUNABLES, "SWITCHYARD_LOG": "warn,switchyard=info"}
-        run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if run.returncode:
-            sys.exit(f"{sequence}: the calls failed\n{run.stdout}")
-        own, inclusive = parse(profile.read_text(errors="replace"))
-    total = sum(own.values())
-    if not total:
-        sys.exit(f"{sequence}: nothing was counted; are `counted` and `outside` functions of their own?")
-    return total / CALLS, own, inclusive
+def total(profile):
+    """All instructions of a profile of callgrind."""
+    found = re.search(r"^totals: (\d+)$", profile, re.M)
+    if not found or found[1] == "0":
+        sys.exit("nothing was counted; are `counted` and `outside` functions of their own?")
+    return int(found[1])
 
 
-def median(binary, sequence, is_bare=False):
-    """The middle one of some runs."""
-    return sorted((count(binary, sequence, is_bare) for _ in range(RUNS)), key=lambda run: run[0])[RUNS // 2]
+def medians(binary, names, is_bare, folder):
+    """The middle one of some runs of each sequence. Runs are beside each other, one on each core."""
+    runs = [(name, number) for name in names for number in range(RUNS)]
+
+    def one(run):
+        return count(binary, run[0], folder / f"{run[0]}.{run[1]}", is_bare)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        counts = dict(zip(runs, pool.map(one, runs)))
+    return {name: round(sorted(counts[name, number] for number in range(RUNS))[RUNS // 2]) for name in names}
 
 
-def parse(text):
-    """Callgrind's profile: what each function costs itself, and with all it calls."""
-    names, own, inclusive = {}, collections.Counter(), collections.Counter()
-    function = callee = None
-    is_call = False
-
-    def name(short):
-        number, _, long = short.partition(" ")
-        if long:
-            names[number] = re.sub(r"'\d+$", "", long)  # how deep it recurs
-        return names.get(number, short)
-
-    for line in text.splitlines():
-        if line.startswith("fn="):
-            function = name(line[3:])
-        elif line.startswith("cfn="):
-            callee = name(line[4:])
-        elif line.startswith("calls="):
-            is_call = True
-        elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
-            cost = int(line.split()[1])
-            if not is_call:
-                own[function] += cost
-                inclusive[function] += cost
-            elif function != callee:
-                inclusive[function] += cost
-            is_call = False
-    return own, inclusive
-
-
-def table(own, inclusive, top):
-    """The functions that cost most, as text."""
-    total, lines = sum(own.values()), []
-    of_us = {name: cost for name, cost in inclusive.items() if "switchyard" in name and cost <= total}
-    for title, costs in (("the functions themselves", own), ("ours, with all that they call", of_us)):
-        lines.append(f"  {title}: instructions per call, share")
-        for name, cost in sorted(costs.items(), key=lambda row: -row[1])[:top]:
-            lines.append(f"    {cost / CALLS:9,.0f} {100 * cost / total:5.1f} %  {name[:150]}")
-    return "\n".join(lines)
+def functions(profile):
+    """Prints the functions that cost most: by themselves, and with all that they call."""
+    for inclusive in ("no", "yes"):
+        subprocess.run(["callgrind_annotate", f"--inclusive={inclusive}", "--threshold=80", str(profile)], check=True)
 
 
 def verdict(before, now, tolerance):
@@ -152,32 +107,22 @@ def compare(pairs, counted):
     return beyond
 
 
-def noise(binary, names, runs):
-    for name in names:
-        counts = [median(binary, name)[0] for _ in range(runs)]
-        spread = 100 * (max(counts) - min(counts)) / min(counts)
-        print(f"{name:<10} {min(counts):,.0f} to {max(counts):,.0f} in {runs} runs: {spread:.2f} % apart", flush=True)
-
-
-def check(binary, names, budget, is_written):
+def check(binary, names, budget, is_written, folder):
     """Counts, compares, and writes the new budget if that is wanted. Returns the exit code."""
     allowed, tolerance, bares = budget["instructions_per_call"], budget["tolerance_percent"], budget["bare_hop"]
-    words, counted = [], {}
+    counted = medians(binary, names, False, folder)
     if is_written:
-        bares.update({name: round(median(binary, name, True)[0]) for name in BARE})
-    for name in names:
-        now, own, inclusive = median(binary, name)
-        counted[name] = round(now)
-        word = report(name, allowed.get(name), now, tolerance, bares.get(name, bares.get("modern")))
-        words.append(word)
-        if word == "GROWN" and not is_written:
-            print(table(own, inclusive, TOP))
+        bares.update(medians(binary, BARE, True, folder))
+    words = [report(name, allowed.get(name), now, tolerance, bares.get(name, bares.get("modern"))) for name, now in counted.items()]
     beyond = compare(budget["at_most_above"], counted)
     if is_written:
         allowed.update(counted)
         BUDGET.write_text(json.dumps(budget, indent=2) + "\n")
         print(f"written to {BUDGET.relative_to(ROOT)}")
         return 0
+    for name, word in zip(counted, words):
+        if word == "GROWN":
+            functions(folder / f"{name}.0")
     if "shrunk" in words or "new" in words:
         print("NOTICE: renew the budget with `scripts/budget --write`, so that what was won stays won")
     if "GROWN" in words:
@@ -191,22 +136,18 @@ def main():
     options.add_argument("sequences", nargs="*", metavar="SEQUENCE")
     options.add_argument("--write", action="store_true")
     options.add_argument("--where", metavar="SEQUENCE")
-    options.add_argument("--bare", action="store_true", help="with --where: through the bare hop")
-    options.add_argument("--noise", type=int, metavar="RUNS")
-    options.add_argument("--profile", default="budget", help="of cargo; the budget holds for `budget`")
-    options.add_argument("--top", type=int, default=40, help="with --where: how many functions")
     wanted = options.parse_args()
     budget = json.loads(BUDGET.read_text())
-    names = wanted.sequences or list(budget["instructions_per_call"])
-    need_valgrind()
-    binary = program(wanted.profile)
-    if wanted.where:
-        now, own, inclusive = count(binary, wanted.where, wanted.bare)
-        print(f"{wanted.where}: {now:,.0f} instructions per call\n{table(own, inclusive, wanted.top)}")
-    elif wanted.noise:
-        noise(binary, names, wanted.noise)
-    else:
-        sys.exit(check(binary, names, budget, wanted.write))
+    if not shutil.which("valgrind"):
+        sys.exit("valgrind is missing, which counts the instructions; on Debian: apt-get install valgrind")
+    binary = program()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        if wanted.where:
+            print(f"{wanted.where}: {count(binary, wanted.where, folder / 'profile'):,.0f} instructions per call")
+            functions(folder / "profile")
+        else:
+            sys.exit(check(binary, wanted.sequences or list(budget["instructions_per_call"]), budget, wanted.write, folder))
 
 
 if __name__ == "__main__":

@@ -3,34 +3,12 @@ import contextlib, io, unittest
 
 import budget
 
-PROFILE = """events: Ir
-fn=(1) main
-+3 10
-cfn=(2) switchyard_mcp_gateway::work
-calls=2 +5
-+1 60
-fn=(2)
-* 40
-cfn=(3) switchyard_mcp_gateway::work'2
-calls=1 +9
-* 20
-fn=(3)
-+4 20
-
-totals: 70
-"""
-
 
 class Budget(unittest.TestCase):
-    def test_a_profile_is_summed_by_function_whatever_the_depth_of_recursion(self):
-        own, inclusive = budget.parse(PROFILE)
-        self.assertEqual(own, {"main": 10, "switchyard_mcp_gateway::work": 60})
-        self.assertEqual(inclusive, {"main": 70, "switchyard_mcp_gateway::work": 60})
-
-    def test_functions_of_the_crates_of_the_workspace_are_ours(self):
-        _, ours = budget.table(*budget.parse(PROFILE), 5).split("ours, ")
-        self.assertIn("switchyard_mcp_gateway::work", ours)
-        self.assertNotIn("main", ours)
+    def test_all_instructions_of_a_profile_count_and_none_is_a_failure(self):
+        self.assertEqual(budget.total("events: Ir\nfn=(1) main\n+3 10\n\ntotals: 70\n"), 70)
+        for nothing in ("events: Ir\n", "totals: 0\n"):
+            self.assertRaises(SystemExit, budget.total, nothing)
 
     def test_growth_counts_from_beyond_the_tolerance(self):
         words = {now: budget.verdict(1000, now, 5)[0] for now in (949, 950, 1000, 1050, 1051)}

@@ -262,12 +262,13 @@ def state_of_clients(ada: Step, grace: Step) -> list[Step]:
 
 
 def state_that_is_revealed() -> list[Step]:
-    """Lists that change for one client."""
+    """Lists that change for one client, and change back."""
+    changed = [f"{what}/list_changed" for what in ("tools", "resources", "prompts")]
     return [
         call("secret", note="before it is revealed"),
         call("reveal"),
-        heard("tools/list_changed", "after reveal"),
-        heard("tools/list_changed", "after the other client's reveal", 0.3, 0, "b"),
+        *(heard(method, "after reveal") for method in changed),
+        *(heard(method, "after the other client's reveal", 0.3, 0, "b") for method in changed),
         *lists("after reveal"),
         *lists("after the other client's reveal", on="b"),
         call("secret", note="after reveal"),
@@ -276,6 +277,10 @@ def state_that_is_revealed() -> list[Step]:
         read("state://secret", on="b", note="after the other client's reveal"),
         prompt("riddle"),
         prompt("riddle", on="b", note="after the other client's reveal"),
+        call("hide"),
+        *(heard(method, "after hide") for method in changed),
+        *lists("after hide"),
+        call("secret", note="after hide"),
     ]
 
 
@@ -299,31 +304,4 @@ def state_requests() -> list[Step]:
         call("slow", {"seconds": 20, "key": "part"}, cancel=2, note="cancelled"),
         call("was_cancelled", {"key": "part"}, until='"true"', within=10),
         call("was_cancelled", {"key": "whole"}, note="for one that was not"),
-    ]
-
-
-def session_tools() -> list[Step]:
-    """A FastMCP server whose lists differ by session."""
-    hidden = "vault://content"
-    changed = [f"{what}/list_changed" for what in ("tools", "resources", "prompts")]
-    return [
-        connect("a"),
-        connect("b"),
-        *lists("at once"),
-        *lists("at once", on="b"),
-        call("vault", note="locked"),
-        call("unlock"),
-        *(heard(method, "after unlock") for method in changed),
-        *(heard(method, "after the other client's unlock", 0.3, 0, "b") for method in changed),
-        *lists("unlocked"),
-        *lists("after the other client's unlock", on="b"),
-        call("vault", note="unlocked"),
-        read(hidden),
-        prompt("robbery"),
-        call("vault", on="b", note="after the other client's unlock"),
-        read(hidden, on="b", note="after the other client's unlock"),
-        call("lock"),
-        *(heard(method, "after lock") for method in changed),
-        *lists("locked again"),
-        call("vault", note="locked again"),
     ]

@@ -7,7 +7,6 @@ sharing. For programs it says `sharing: per_session`, as its user would for thos
 from __future__ import annotations
 
 import base64
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,12 +73,12 @@ def everything(transport: str) -> Server:
     )
 
 
-def fastmcp(name: str, file: str, transport: str, steps: Callable[[], list[actions.Step]]) -> Server:
+def state(transport: str) -> Server:
     return Server(
-        f"{name}-{transport}",
+        f"state-{transport}",
         transport,
-        lambda peers, port: [peers.program("peer-python"), str(HERE / "servers" / file), transport, str(port)],
-        lambda _: steps(),
+        lambda peers, port: [peers.program("peer-python"), str(HERE / "servers" / "state.py"), transport, str(port)],
+        lambda _: actions.state(),
         {"http": "/mcp", "sse": "/sse"}.get(transport, ""),
         {"stdio": _FEW, "sse": _LEGACY}.get(transport, ()),
     )
@@ -97,11 +96,9 @@ SERVERS = (
         lambda folder: actions.filesystem(str(folder)),
         clients=_SDKS,
     ),
-    fastmcp("state", "state.py", "stdio", actions.state),
-    fastmcp("state", "state.py", "http", actions.state),
-    fastmcp("state", "state.py", "sse", actions.state),
-    fastmcp("session-tools", "session_tools.py", "stdio", actions.session_tools),
-    fastmcp("session-tools", "session_tools.py", "http", actions.session_tools),
+    state("stdio"),
+    state("http"),
+    state("sse"),
 )
 
 CLIENTS = (
@@ -146,27 +143,10 @@ def target(server: Server, peers: Peers, folder: Path, binary: Path | None) -> I
         with _through(server, entry, folder, env, binary) as found:
             yield found or {"transport": "stdio", "command": command, "env": env, "cwd": str(folder)}
         return
-    with _listening(command, port, folder, env, peers):
+    with start_listening("server", command, port, folder / "server.log", {**env, "PORT": str(port)}):
         entry = {"url": f"http://127.0.0.1:{port}{server.path}", "transport": server.transport}
         with _through(server, entry, folder, env, binary) as found:
             yield found or entry
-
-
-@contextmanager
-def _listening(command: list[str], port: int, folder: Path, env: dict[str, str], peers: Peers) -> Iterator[None]:
-    with_port = _Environment(peers, {**env, "PORT": str(port)})
-    with start_listening("server", command, port, folder / "server.log", with_port):
-        yield
-
-
-class _Environment(Peers):
-    """The peers with an environment of their own for the program to be started."""
-
-    def __init__(self, peers: Peers, env: dict[str, str]) -> None:
-        self.bin, self.client, self._env = peers.bin, peers.client, env
-
-    def env(self) -> dict[str, str]:
-        return self._env
 
 
 @contextmanager

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,11 +20,11 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "lab"))
 
-from differences import Difference, Run, differences  # noqa: E402
+from differences import Difference, Run, differences, reason, stale  # noqa: E402
 from matrix import CLIENTS, SERVERS, Client, Server, environment, pairs, prepare, target  # noqa: E402
 from normalize import normalized, notices  # noqa: E402
-from programs import Failed, Peers  # noqa: E402
-from settled import reason, stale  # noqa: E402
+from programs import Failed, Peers, output  # noqa: E402
+from settled import SETTLED  # noqa: E402
 
 #: Most of a run is waiting for notices, so more than one for each core.
 AT_A_TIME = 6
@@ -55,7 +53,7 @@ class Row:
     failed: str | None = None
 
     def counting(self) -> list[Difference]:
-        return [one for one in self.found if not reason(str(self.pair), one)]
+        return [one for one in self.found if not reason(str(self.pair), one, SETTLED)]
 
 
 def run(pair: Pair, peers: Peers, folder: Path, binary: Path | None) -> Run:
@@ -67,7 +65,8 @@ def run(pair: Pair, peers: Peers, folder: Path, binary: Path | None) -> Run:
         ask = {"target": where, "steps": steps, "mode": pair.client.mode}
         (folder / "steps.json").write_text(json.dumps(ask, indent=1))
         command = [peers.program(pair.client.program), str(HERE / "clients" / pair.client.file), "steps.json"]
-        printed = _output(command, folder, environment(peers))
+        with (folder / "client.log").open("wb") as log:
+            printed = output(command, PATIENCE, cwd=folder, env=environment(peers), stderr=log)
     heard = {step["item"] for step in steps if step["do"] == "heard"}
     found = [(item, normalized(outcome, str(files))) for item, outcome in json.loads(printed.splitlines()[-1])]
     for item, outcome in found:
@@ -75,20 +74,6 @@ def run(pair: Pair, peers: Peers, folder: Path, binary: Path | None) -> Run:
             outcome["result"] = notices(outcome["result"])
     (folder / "outcomes.json").write_text(json.dumps(found, indent=1, ensure_ascii=False))
     return found
-
-
-def _output(command: list[str], folder: Path, env: dict[str, str]) -> str:
-    with (folder / "client.log").open("wb") as log:
-        try:
-            done = subprocess.run(
-                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                text=True, timeout=PATIENCE, check=True,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as late:
-            raise Failed(f"the client did not end within {PATIENCE} s, see {log.name}") from late
-        except subprocess.CalledProcessError as error:
-            raise Failed(f"the client ended with {error.returncode}, see {log.name}") from error
-    return done.stdout
 
 
 def compare(pair: Pair, peers: Peers, out: Path, binary: Path) -> Row:
@@ -120,25 +105,15 @@ def report(rows: list[Row], unneeded: list[Any]) -> None:
         print(f"\nsettled.py: no difference needs this any more, remove it: {entry}")
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     names = [server.name for server in SERVERS], [client.name for client in CLIENTS]
     parser.add_argument("--server", action="append", choices=names[0], help="only this one; may be repeated")
     parser.add_argument("--client", action="append", choices=names[1], help="only this one; may be repeated")
-    parser.add_argument("--binary", type=Path, help="the gateway; default: $SWITCHYARD_BINARY")
-    parser.add_argument("--out", type=Path, help="a folder for outcomes and logs; default: a new one")
-    return parser.parse_args()
-
-
-def main() -> int:
-    asked = arguments()
-    began = time.monotonic()
-    binary, folder = asked.binary or os.environ.get("SWITCHYARD_BINARY"), os.environ.get("SWITCHYARD_PEERS")
-    if not binary or not folder:
-        print("compare: --binary and SWITCHYARD_PEERS (what `scripts/peers` prints) are needed", file=sys.stderr)
-        return 2
-    out = (asked.out or Path(tempfile.mkdtemp(prefix="compare-"))).resolve()
-    peers, binary = Peers(Path(folder).resolve()), Path(binary).resolve()
+    parser.add_argument("--binary", type=Path, required=True, help="the gateway")
+    asked = parser.parse_args()
+    began, out = time.monotonic(), Path(tempfile.mkdtemp(prefix="compare-"))
+    peers, binary = Peers.of_environment(), asked.binary.resolve()
     wanted = [
         Pair(server, client)
         for server, client in pairs()
@@ -146,7 +121,8 @@ def main() -> int:
     ]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         rows = list(pool.map(lambda pair: compare(pair, peers, out, binary), wanted))
-    unneeded = stale([(str(row.pair), one) for row in rows for one in row.found], [str(row.pair) for row in rows])
+    ran = [str(row.pair) for row in rows if not row.failed]
+    unneeded = stale([(str(row.pair), one) for row in rows for one in row.found], ran, SETTLED)
     report(rows, unneeded)
     print(f"\noutcomes and logs: {out}\n{time.monotonic() - began:.0f} s")
     return 1 if unneeded or any(row.failed or row.counting() for row in rows) else 0

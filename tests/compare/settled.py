@@ -1,67 +1,12 @@
-"""Differences that are as they should be, each with its reason.
-
-A `*` in a pattern stands for any text, and nothing else is special. A pattern of pairs that no difference needs any
-more fails the step, as does a difference that no entry has.
-"""
+"""Differences that are as they should be, each with its reason."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from functools import cache
-
-from differences import Difference
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Places that differ for a reason, and what they have through Switchyard; all four are patterns."""
-
-    #: `server/client`.
-    pairs: tuple[str, ...]
-    items: tuple[str, ...]
-    paths: tuple[str, ...]
-    reason: str
-    #: As the report prints it, so at most 300 characters.
-    through: tuple[str, ...] = ("*",)
-    #: Whether timing decides, so that a run without the difference is fine as well.
-    racing: bool = False
-
-    def excuses(self, one: Difference) -> bool:
-        """Whether this is about that difference."""
-        return _any(self.items, one.item) and _any(self.paths, one.path) and _any(self.through, one.through)
-
-
-def _any(patterns: Iterable[str], text: str) -> bool:
-    return any(_compiled(pattern).fullmatch(text) for pattern in patterns)
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")))
-
+from differences import Settled
 
 #: Clients of both eras at servers of both eras: they speak the modern one, directly and through Switchyard.
-_MODERN = tuple(
-    f"{server}/{client}"
-    for server in ("state-http", "state-stdio", "session-tools-stdio", "session-tools-http")
-    for client in ("typescript-auto", "python", "fastmcp")
-)
-
-
-def _modern(*servers: str) -> tuple[str, ...]:
-    return tuple(pair for pair in _MODERN if pair.startswith(servers))
-
-
-def _legacy_typescript(*servers: str) -> tuple[str, ...]:
-    """The clients that send a log level that does not exist."""
-    return tuple(f"{server}/{client}" for server in servers for client in ("typescript-1", "typescript-2"))
-
-
-def _legacy(*servers: str) -> tuple[str, ...]:
-    clients = ("typescript-1", "typescript-2", "python-legacy", "fastmcp-legacy")
-    return tuple(f"{server}/{client}" for server in servers for client in clients)
+_MODERN = ("state-http/typescript-auto", "state-http/python", "state-http/fastmcp", "state-stdio/python")
+_LEGACY = tuple(f"state-*/{client}" for client in ("typescript-1", "typescript-2", "python-legacy", "fastmcp-legacy"))
 
 
 _UNKNOWN_LEVEL = (
@@ -103,7 +48,7 @@ _ONE_PRINCIPAL = (
 
 SETTLED: tuple[Settled, ...] = (
     Settled(
-        ("everything-*/typescript-*", *_legacy_typescript("state-*")),
+        ("everything-*/typescript-*", "state-*/typescript-1", "state-*/typescript-2"),
         ("a: a level that is none",),
         ("error.*",),
         _UNKNOWN_LEVEL,
@@ -127,10 +72,10 @@ SETTLED: tuple[Settled, ...] = (
         ("nothing", '*: []*'),
     ),
     Settled(
-        _legacy("state-*", "session-tools-*"), ("*: connect",), ("result.capabilities.extensions",), _EXTENSIONS
+        _LEGACY, ("*: connect",), ("result.capabilities.extensions",), _EXTENSIONS
     ),
     Settled(
-        _modern("state", "session-tools"),
+        _MODERN,
         ("*: connect",),
         ("result.capabilities.*.listChanged", "result.listening.*"),
         _LISTEN,
@@ -140,9 +85,9 @@ SETTLED: tuple[Settled, ...] = (
         ("state-*/python", "state-*/fastmcp"), ("*: ping", "a: level warning"), ("result", "error", "error.*"), _NO_PING
     ),
     Settled(("state-*/python", "state-*/fastmcp"), ("a: subscribe",), ("result", "error"), _LISTEN),
-    Settled(("state-stdio/*", "session-tools-stdio/*"), ("*: kinds of notices",), ("notifications/progress",), _STARTS, racing=True),
+    Settled(("state-stdio/*",), ("*: kinds of notices",), ("notifications/progress",), _STARTS, racing=True),
     Settled(
-        _modern("session-tools-stdio", "state-stdio"),
+        ("state-stdio/python",),
         ("a: heard *_changed, *", "a: heard resources/updated, *"),
         ("result*._meta",),
         _SUBSCRIPTION,
@@ -163,28 +108,9 @@ SETTLED: tuple[Settled, ...] = (
         racing=True,
     ),
     Settled(
-        _modern("session-tools-stdio", "state-stdio"),
-        ("b: * after the other client's unlock", "b: * after the other client's reveal", "b: kinds *"),
+        ("state-stdio/python",),
+        ("b: * after the other client's reveal", "b: kinds *"),
         ("*",),
         _ONE_PRINCIPAL,
     ),
 )
-
-
-def reason(pair: str, one: Difference, entries: Iterable[Settled] = SETTLED) -> str | None:
-    """Why a difference is as it should be, if it is."""
-    return next((entry.reason for entry in entries if _any(entry.pairs, pair) and entry.excuses(one)), None)
-
-
-def stale(
-    found: Collection[tuple[str, Difference]], ran: Collection[str], entries: Iterable[Settled] = SETTLED
-) -> list[tuple[str, Settled]]:
-    """Patterns of pairs that ran and that no difference needed, with their entries."""
-    return [
-        (pattern, entry)
-        for entry in entries
-        if not entry.racing
-        for pattern in entry.pairs
-        if any(_any([pattern], pair) for pair in ran)
-        and not any(_any([pattern], pair) and entry.excuses(one) for pair, one in found)
-    ]

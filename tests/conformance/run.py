@@ -8,7 +8,6 @@ result, 2 wrong arguments.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -22,18 +21,10 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parent.parent / "lab"))
 
 import suite  # noqa: E402
-from differences import Check, Difference, Run, Score, differences, score
-from programs import (
-    Failed,
-    Gateway,
-    Peers,
-    everything,
-    free_port,
-    start_listening,
-    start_skills_peer,
-    start_tasks_peer,
-)
-from settled import Settled, reason, stale
+from differences import Difference, reason, stale  # noqa: E402
+from programs import Failed, Gateway, Peers, Program, free_port, start_listening  # noqa: E402
+from settled import SETTLED  # noqa: E402
+from verdicts import Check, Run, compared, message, score  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 #: How the everything server is reached; `+noise`: two other servers beside it, all through `/mcp`.
@@ -45,6 +36,7 @@ SKILLS_LEGS = ("skills", "skills+noise")
 SKILLS_SET = "2026-07-28"
 CLIENT_LEG = "client"
 LEGS = (*SERVER_LEGS, *TASKS_LEGS, *SKILLS_LEGS, CLIENT_LEG)
+OTHER_TRANSPORTS = "from mcp_everything_server.server import mcp; mcp.run({})"
 #: Enough to keep two cores busy; more makes the suite's own clocks run out.
 AT_A_TIME = 3
 
@@ -57,26 +49,25 @@ class Settings:
     examples: Path
     peers: Peers
     out: Path
-    scenarios: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Row:
     """One line of the table: a leg under one set of requirements."""
 
-    leg: str
-    revision: str
-    direct: Score
-    gateway: Score
-    found: list[Difference]
+    pair: str
+    direct: str
+    through: str
+    found: list[tuple[Difference, bool]]
+    gateway: Run
 
-    def settled(self, one: Difference) -> str | None:
+    def reason(self, one: Difference) -> str | None:
         """Why `one` is as it should be, if it is."""
-        return reason(self.leg, self.revision, one)
+        return reason(self.pair, one, SETTLED)
 
     def counting(self) -> list[Difference]:
         """What must be looked at."""
-        return [one for one in self.found if one.counts and not self.settled(one)]
+        return [one for one, counts in self.found if counts and not self.reason(one)]
 
 
 # Servers -----------------------------------------------------------------------------------------
@@ -95,20 +86,23 @@ def direct_fixture(leg: str) -> str:
 def upstream(settings: Settings, kind: str, folder: Path, stack: ExitStack) -> dict[str, Any]:
     """The entry of a server in a registry, and the server itself where it has a port."""
     if kind == "tasks":
-        peer = stack.enter_context(start_tasks_peer(settings.examples, folder / "server.log"))
+        # It chooses its port itself.
+        peer = stack.enter_context(Program("tasks_peer", [str(settings.examples / "tasks_peer")], folder / "server.log"))
         return {"url": f"http://127.0.0.1:{peer.first_line()}/mcp"}
-    if kind == "skills":
-        port = free_port()
-        stack.enter_context(start_skills_peer(port, folder / "server.log", settings.peers))
-        return {"url": f"http://127.0.0.1:{port}/mcp"}
+    port, python = free_port(), settings.peers.program("peer-python")
+    command = {
+        "skills": [python, str(HERE / "skills_peer.py"), str(port)],
+        "http": [settings.peers.program("mcp-everything-server"), "--port", str(port)],
+        # The server's own command has Streamable HTTP only.
+        "sse": [python, "-c", OTHER_TRANSPORTS.format(f"'sse', port={port}")],
+        "stdio": [python, "-c", OTHER_TRANSPORTS.format("'stdio'")],
+    }[kind]
     if kind == "stdio":
-        program, *arguments = everything(settings.peers, kind, 0)
-        return {"command": program, "args": arguments}
-    port = free_port()
-    command = everything(settings.peers, kind, port)
-    stack.enter_context(start_listening("everything", command, port, folder / "server.log", settings.peers))
-    path = {"http": "mcp", "sse": "sse"}[kind]
-    return {"url": f"http://127.0.0.1:{port}/{path}", "transport": kind}
+        return {"command": command[0], "args": command[1:]}
+    stack.enter_context(start_listening(kind, command, port, folder / "server.log", settings.peers.env()))
+    if kind == "sse":
+        return {"url": f"http://127.0.0.1:{port}/sse", "transport": "sse"}
+    return {"url": f"http://127.0.0.1:{port}/mcp"}
 
 
 def noise(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -147,15 +141,11 @@ def gateway_server(settings: Settings, leg: str, folder: Path) -> Iterator[str]:
 
 def server_scenarios(settings: Settings, leg: str, revision: str) -> tuple[list[str], list[str]]:
     """The scenarios that are the score of a leg, and those that only run. Tasks and skills have legs of their own."""
-    wanted = settings.scenarios
     if leg in SKILLS_LEGS:
-        names = suite.of_skills(settings.peers) if revision == SKILLS_SET else []
-        return [name for name in names if not wanted or name in wanted], []
+        return (suite.of_skills(settings.peers) if revision == SKILLS_SET else []), []
     scored, unscored = suite.required(settings.peers, "server", revision)
     tasks = [name for name in unscored if name.startswith("tasks-")]
-    both = (tasks, []) if leg in TASKS_LEGS else (scored, [name for name in unscored if name not in tasks])
-    scored, unscored = ([name for name in names if not wanted or name in wanted] for names in both)
-    return scored, unscored
+    return (tasks, []) if leg in TASKS_LEGS else (scored, [name for name in unscored if name not in tasks])
 
 
 def test_server(
@@ -177,23 +167,16 @@ def test_leg(settings: Settings, leg: str, revisions: Sequence[str]) -> dict[str
 
 
 def test_set(settings: Settings, leg: str, url: str, revision: str, folder: Path) -> Run:
-    """One set in one run of the suite, or scenario by scenario where only some of it are wanted."""
+    """One set in one run of the suite, or scenario by scenario where it is a part of a set."""
     scored, unscored = server_scenarios(settings, leg, revision)
-    is_whole = not settings.scenarios and leg not in (*TASKS_LEGS, *SKILLS_LEGS)
-    some = [] if is_whole else [*scored, *unscored]
-    if not is_whole and not some:
+    if not scored:
         return {}
+    some = scored if leg in (*TASKS_LEGS, *SKILLS_LEGS) else []
     run = suite.test_server(settings.peers, url, revision, folder, some)
     return {name: checks for name, checks in run.items() if name in scored or name in unscored}
 
 
 # Clients -----------------------------------------------------------------------------------------
-
-
-def client_scenarios(settings: Settings, revision: str) -> list[str]:
-    """All of a set, scored or not."""
-    scored, unscored = suite.required(settings.peers, "client", revision)
-    return [name for name in [*scored, *unscored] if not settings.scenarios or name in settings.scenarios]
 
 
 def test_client(settings: Settings, through_gateway: bool, revision: str, scenario: str) -> list[Check]:
@@ -221,112 +204,80 @@ def compare(settings: Settings, leg: str, revision: str, scored: Sequence[str], 
     """The line of one leg and set. A direct run without results is an error of the harness."""
     if not any(direct.values()):
         raise Failed(f"the direct run of {leg} {revision} had no result, see {settings.out}")
-    return Row(leg, revision, score(direct, scored), score(gateway, scored), differences(direct, gateway))
+    return Row(f"{leg}/{revision}", score(direct, scored), score(gateway, scored), compared(direct, gateway), gateway)
 
 
-def run_servers(settings: Settings, legs: Sequence[str], revisions: Sequence[str], pool: Executor) -> list[Row]:
+def run_servers(settings: Settings, legs: Sequence[str], pool: Executor) -> list[Row]:
     """The direct runs and all legs beside each other; within a leg the sets run one by one."""
-    sets = {leg: [one for one in revisions if any(server_scenarios(settings, leg, one))] for leg in legs}
-    direct = {leg: direct_fixture(leg) for leg in legs}
-    servers = {kind: direct_server(settings, kind, settings.out / f"direct-{kind}") for kind in set(direct.values())}
+    sets = {leg: [one for one in suite.SETS if any(server_scenarios(settings, leg, one))] for leg in legs}
     bases = {
-        kind: pool.submit(test_server, settings, kind, server, revisions, settings.out / f"direct-{kind}")
-        for kind, server in servers.items()
+        kind: pool.submit(test_server, settings, kind, direct_server(settings, kind, folder), suite.SETS, folder)
+        for kind in {direct_fixture(leg) for leg in legs}
+        if (folder := settings.out / f"direct-{kind}")
     }
-    jobs = {leg: pool.submit(test_leg, settings, leg, sets[leg]) for leg in legs if sets[leg]}
-    return [
-        compare(
-            settings,
-            leg,
-            revision,
-            server_scenarios(settings, leg, revision)[0],
-            bases[direct[leg]].result()[revision],
-            job.result()[revision],
-        )
-        for leg, job in jobs.items()
-        for revision in sets[leg]
-    ]
+    jobs = {leg: pool.submit(test_leg, settings, leg, sets[leg]) for leg in legs}
+    rows = []
+    for leg, job in jobs.items():
+        for revision in sets[leg]:
+            scored = server_scenarios(settings, leg, revision)[0]
+            direct = bases[direct_fixture(leg)].result()[revision]
+            rows.append(compare(settings, leg, revision, scored, direct, job.result()[revision]))
+    return rows
 
 
-def run_clients(settings: Settings, revisions: Sequence[str], pool: Executor) -> list[Row]:
+def run_clients(settings: Settings, pool: Executor) -> list[Row]:
     """Every scenario of its own, direct and through a gateway."""
+    required = {revision: suite.required(settings.peers, "client", revision) for revision in suite.SETS}
     jobs = {
         (revision, through, scenario): pool.submit(test_client, settings, through, revision, scenario)
-        for revision in revisions
-        for scenario in client_scenarios(settings, revision)
+        for revision, (scored, unscored) in required.items()
+        for scenario in [*scored, *unscored]
         for through in (False, True)
     }
     rows = []
-    for revision in revisions:
+    for revision, (scored, _) in required.items():
         direct, gateway = (
             {name: job.result() for (of, through, name), job in jobs.items() if (of, through) == (revision, side)}
             for side in (False, True)
         )
-        if direct:
-            scored = [name for name in suite.required(settings.peers, "client", revision)[0] if name in direct]
-            rows.append(compare(settings, CLIENT_LEG, revision, scored, direct, gateway))
+        rows.append(compare(settings, CLIENT_LEG, revision, scored, direct, gateway))
     return rows
 
 
-def report(rows: Sequence[Row], unneeded: Sequence[Settled], settings: Settings) -> None:
+def report(rows: Sequence[Row], unneeded: Sequence[object], out: Path) -> None:
     """The table, then each difference."""
-    print(f"\n{'leg':<12} {'set':<11} {'direct':<16} {'gateway':<16} {'differences':<12} settled or failing direct too")
+    print(f"\n{'leg/set':<23} {'direct':<16} {'gateway':<16} {'differences':<12} settled or failing direct too")
     for row in rows:
         count = len(row.counting())
-        print(
-            f"{row.leg:<12} {row.revision:<11} {row.direct!s:<16} {row.gateway!s:<16}"
-            f" {count:<12} {len(row.found) - count}"
-        )
+        print(f"{row.pair:<23} {row.direct:<16} {row.through:<16} {count:<12} {len(row.found) - count}")
     for row in rows:
-        for number, one in enumerate(row.found):
-            if number == 0:
-                print(f"\n{row.leg} {row.revision}:")
-            print(f"  {one}" + (f"\n      SETTLED: {why}" if (why := row.settled(one)) else ""))
+        for one, counts in row.found:
+            more = f"\n      {message(row.gateway, one)}" if counts else " (does not count)"
+            print(f"\n{row.pair}: {one}{more}" + (f"\n      SETTLED: {why}" if (why := row.reason(one)) else ""))
     for entry in unneeded:
         print(f"\nsettled.py: no difference needs this any more, remove it: {entry}")
-    if failing := next(((row, one) for row in rows for one in row.counting()), None):
-        row, one = failing
-        print(f"\none again: tests/conformance/run.py --binary … --leg {row.leg} --set {row.revision} --scenario {one.scenario}")
-    print(f"\nresults and logs: {settings.out}")
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--leg", action="append", choices=LEGS, help="only this one; may be repeated")
-    parser.add_argument("--set", action="append", choices=suite.SETS, help="only this revision; may be repeated")
-    parser.add_argument("--scenario", action="append", default=[], help="only this one; may be repeated")
-    parser.add_argument("--binary", type=Path, required=True, help="the gateway")
-    parser.add_argument("--examples", type=Path, help="where our own peers are; default: beside the gateway")
-    parser.add_argument(
-        "--peers", type=Path, default=os.environ.get("SWITCHYARD_PEERS"), help="what scripts/peers prints"
-    )
-    parser.add_argument("--out", type=Path, help="a folder for results and logs; default: a new one")
-    return parser.parse_args()
+    print(f"\nresults and logs: {out}")
 
 
 def main() -> int:
-    asked = arguments()
-    began = time.monotonic()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--leg", action="append", choices=LEGS, help="only this one; may be repeated")
+    parser.add_argument("--binary", type=Path, required=True, help="the gateway")
+    parser.add_argument("--examples", type=Path, required=True, help="where our own peer with tasks is")
+    asked = parser.parse_args()
+    began, legs = time.monotonic(), asked.leg or list(LEGS)
     try:
-        if not asked.peers:
-            raise Failed("SWITCHYARD_PEERS is not set: set it to what `scripts/peers` prints")
-        binary = asked.binary
-        out = (asked.out or Path(tempfile.mkdtemp(prefix="conformance-"))).resolve()
-        examples = (asked.examples or binary.parent / "examples").resolve()
-        peers = Peers(Path(asked.peers).resolve())
-        settings = Settings(binary.resolve(), examples, peers, out, tuple(asked.scenario))
-        legs = asked.leg or list(LEGS)
+        out = Path(tempfile.mkdtemp(prefix="conformance-"))
+        settings = Settings(asked.binary.resolve(), asked.examples.resolve(), Peers.of_environment(), out)
         with ThreadPoolExecutor(AT_A_TIME) as pool:
-            servers = [leg for leg in legs if leg != CLIENT_LEG]
-            rows = run_servers(settings, servers, asked.set or suite.SETS, pool) if servers else []
-            rows += run_clients(settings, asked.set or suite.SETS, pool) if CLIENT_LEG in legs else []
+            rows = run_servers(settings, [leg for leg in legs if leg != CLIENT_LEG], pool)
+            rows += run_clients(settings, pool) if CLIENT_LEG in legs else []
     except Failed as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 1
-    # Of a single scenario it can not be told which entries nobody needs.
-    found = [(row.leg, row.revision, one) for row in rows for one in row.found]
-    unneeded = [] if asked.scenario else stale(found, [(row.leg, row.revision) for row in rows])
-    report(rows, unneeded, settings)
+    found = [(row.pair, one) for row in rows for one, _ in row.found]
+    unneeded = stale(found, [row.pair for row in rows], SETTLED)
+    report(rows, unneeded, out)
     print(f"{time.monotonic() - began:.0f} s")
     return 1 if not rows or unneeded or any(row.counting() for row in rows) else 0
 

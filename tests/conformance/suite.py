@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from differences import Check
-from programs import Failed, Peers
+from programs import Failed, Peers, output
+from verdicts import Check
 
 #: The requirement sets, oldest first; each runs in the wire format of its revision.
 SETS = ("2025-11-25", "2026-07-28")
@@ -80,12 +79,4 @@ def _run(command: list[str], peers: Peers, results: Path, env: Mapping[str, str]
 
 
 def _output(command: list[str], peers: Peers, env: Mapping[str, str] | None = None) -> str:
-    environment = {**peers.env(), **(env or {})}
-    try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=_PATIENCE, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as late:
-        raise Failed(f"the suite did not end within {_PATIENCE} s: {' '.join(command)}") from late
-    return done.stdout
+    return output(command, _PATIENCE, None, env={**peers.env(), **(env or {})})

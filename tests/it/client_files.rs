@@ -1,9 +1,12 @@
 //! Files, lines and links of clients, as people have them: `init`, `add` and `import` read all of them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::support::Gateway;
+use serde_json::json;
+
+use crate::support::{Gateway, child, eventually};
 
 /// The file of each client below the home folder, with a server of the client's name.
 const FILES: [(&str, &str); 10] = [
@@ -201,4 +204,54 @@ fn secrets_are_named_hidden_in_the_diff_and_moved_into_the_vault_on_request() {
     has(&out, &["DB_ARGUMENT", "DB_API_KEY", "DB_API_TOKEN", "WEB_URL", "WEB_AUTHORIZATION"]);
     let (code, out, err) = ran(&gateway, &["check"], "");
     assert_eq!(code, Some(0), "{out}{err}");
+}
+
+/// A file in `tests/configs/clients`, its place in the home folder, its servers that are off, and whether its user switched
+/// off the tool `book`. Its other servers are `asker`, and `notes` in that of Claude Code.
+const RUN: [(&str, &str, &[&str], bool); 10] = [
+    ("claude-code.json", ".claude.json", &["tracker"], false),
+    ("codex.toml", ".codex/config.toml", &["docs", "old"], true),
+    ("continue.yaml", ".continue/config.yaml", &["search"], false),
+    ("cursor.json", ".cursor/mcp.json", &["linear"], false),
+    ("gemini.json", ".gemini/settings.json", &["off", "web"], true),
+    ("goose.yaml", ".config/goose/config.yaml", &["old"], false),
+    ("opencode.json", ".config/opencode/opencode.json", &["old", "sentry"], true),
+    ("vscode.json", ".config/Code/User/mcp.json", &["my-issues"], false),
+    ("windsurf.json", ".codeium/windsurf/mcp_config.json", &["hub", "old"], true),
+    ("zed.json", ".config/zed/settings.json", &["figma"], true),
+];
+
+#[tokio::test]
+async fn file_of_each_client_runs_with_the_servers_and_tools_that_were_on() {
+    for (name, place, off, is_book_off) in RUN {
+        let gateway = Gateway::without_file();
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs/clients").join(name);
+        let text = fs::read_to_string(file).expect("readable").replace("@PEER@", &child::program());
+        let home = gateway.folder().to_str().expect("UTF-8");
+        written(gateway.folder(), place, &text.replace("@HOME@", home));
+        let (code, _, err) = ran(&gateway, &["init", "--yes"], "");
+        assert_eq!(code, Some(0), "{name}: {err}");
+        assert_eq!(ran(&gateway, &["check"], "").0, Some(0), "{name}");
+        let on: &[&str] = if name == "claude-code.json" { &["asker", "notes"] } else { &["asker"] };
+        let states = |state: &'static str, names: &[&str]| -> BTreeMap<String, &str> {
+            names.iter().map(|server| ((*server).to_owned(), state)).collect()
+        };
+        let mut expected = states("ready", on);
+        expected.extend(states("disabled", off));
+        let gateway = gateway.start().await;
+        let echo = if on.len() == 1 { "echo" } else { "asker__echo" };
+        let tools = gateway.offers(&[echo]).await;
+        assert_eq!(tools.iter().any(|tool| tool.ends_with("book")), !is_book_off, "{name}: {tools:?}");
+        eventually(&format!("{name} has the states {expected:?}"), async || {
+            let servers = gateway.get("/servers").await.json();
+            let found: BTreeMap<String, &str> = servers["servers"]
+                .as_array()?
+                .iter()
+                .map(|server| Some((server["name"].as_str()?.to_owned(), server["state"].as_str()?)))
+                .collect::<Option<_>>()?;
+            (found == expected).then_some(())
+        })
+        .await;
+        assert_eq!(gateway.call("asker", "echo", json!({"words": "hello"})).await.status, 200, "{name}");
+    }
 }

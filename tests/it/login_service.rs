@@ -31,9 +31,16 @@ impl Key {
     }
 
     fn token(&self, issuer: &str, kid: &str) -> String {
+        self.token_with(issuer, kid, &json!({}))
+    }
+
+    /// A token with `changes` to its claims.
+    fn token_with(&self, issuer: &str, kid: &str, changes: &Value) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
-        let claims = json!({"iss": issuer, "aud": "switchyard", "sub": "alice", "exp": now + 600,
+        let mut claims = json!({"iss": issuer, "aud": "switchyard", "sub": "alice", "exp": now + 600,
             "realm_access": {"roles": ["mcp-users"]}});
+        let changes = changes.as_object().expect("members").clone();
+        claims.as_object_mut().expect("members").extend(changes);
         let header = Header { kid: Some(kid.to_owned()), ..Header::new(Algorithm::EdDSA) };
         jsonwebtoken::encode(&header, &claims, &self.signs).expect("signs")
     }
@@ -131,4 +138,25 @@ async fn a_service_that_is_out_of_order_at_the_start_delays_its_tokens_only() {
     gateway.logs("the warning", warned).await;
     service.shows(&one);
     eventually("it has recovered", async || (status(&gateway, &token).await == 200).then_some(())).await;
+}
+
+#[tokio::test]
+async fn refused_token_has_its_reason_in_the_log() {
+    let (one, unknown) = (Key::new("one"), Key::new("unknown"));
+    let service = Service::start(Some(&one)).await;
+    let gateway = service.gateway().await;
+    let token = |changes: Value| one.token_with(&service.issuer, one.kid, &changes);
+    // A token that comes sooner would use up the one fetch in a minute, which that of the unknown key causes.
+    let fetched = |line: &Value| line["message"] == "the keys of the login service were fetched";
+    gateway.logs("that the keys are fetched", fetched).await;
+    for (token, expected, reason) in [
+        (token(json!({"iss": format!("{}/", service.issuer)})), 401, "foreign issuer"),
+        (token(json!({"aud": "another"})), 401, "foreign audience"),
+        ("no-token".to_owned(), 401, "malformed token"),
+        (unknown.token(&service.issuer, unknown.kid), 401, "unknown token key"),
+        (token(json!({"realm_access": {"roles": []}})), 403, "the token names no role that is known here"),
+    ] {
+        assert_eq!(status(&gateway, &token).await, expected, "{reason}");
+        gateway.logs(reason, |line: &Value| line.to_string().contains(reason)).await;
+    }
 }

@@ -1,6 +1,7 @@
 //! The RAG techniques through the whole program, with a fake bridge: the requests of one question, notifications
 //! of changed lists, and a bridge that crashes or refuses the key.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Running;
@@ -173,4 +174,24 @@ async fn a_key_that_is_not_taken_parks_the_server_and_is_shown_nowhere() {
     bridge.wants("withdrawn");
     eventually("it waits for an operator again", refused).await;
     assert!(!gateway.log().iter().any(|line| line.to_string().contains(KEY)));
+}
+
+#[tokio::test]
+async fn a_slow_answer_ends_at_its_deadline_and_hurts_nobody() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge, "").await;
+    bridge.fail(INVOKE, Some(Fault::Hang));
+    let slow = async {
+        let body = json!({"server": "rag", "tool": "rag_basic", "arguments": question(), "timeout": 1});
+        let answer = gateway.post("/call", &body.to_string()).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (504, &json!("timed_out")), "{answer:?}");
+    };
+    let others = async {
+        eventually("it is asked", async || (bridge.count(INVOKE) == 1).then_some(())).await;
+        bridge.fail(INVOKE, None);
+        let answers = join_all((0..8).map(|_| gateway.call("rag", "rag_crag", question()))).await;
+        assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
+    };
+    tokio::join!(slow, others);
+    assert_eq!(gateway.call("rag", "rag_basic", question()).await.status, 200);
 }

@@ -155,6 +155,13 @@ async fn a_bug_of_the_bridge_stays_one_with_its_id_and_an_outage_has_a_time() {
         (&json!(503), Some(30.0)),
         "{data}"
     );
+    // A page of a proxy in front of the bridge.
+    bridge.fail(INVOKE, Some(Fault::body("<html>not a bridge</html>")));
+    let rest = gateway.call("rag", "rag_crag", question()).await;
+    assert_eq!((rest.status, &rest.json()["code"]), (502, &json!("invalid_answer")), "{rest:?}");
+    let modern = gateway.mcp().call("rag_crag", question()).await;
+    assert_eq!(modern.error()["data"]["type"], "service_unavailable", "{modern:?}");
+    assert!(!rest.body.contains("html") && !modern.response_text().contains("html"), "{rest:?} {modern:?}");
 }
 
 #[tokio::test]

@@ -1,8 +1,7 @@
 """A browser as a person uses one: cookies, redirects, and forms that are filled in. It runs no script.
 
-Invariants: a redirect is followed only by GET, a cookie goes back only to the host and port that set it, and each page
-that was seen stays in `pages` for the checks of a test. Only this machine is contacted: a redirect to a place elsewhere, or
-to a program, is the end of the way. Ports are part of the key of a cookie, which real browsers do not
+Invariants: a redirect is followed only by GET, and a cookie goes back only to the host and port that set it. Only this machine is contacted: a redirect to a place elsewhere, or
+to a port where nothing listens, is the end of the way. Ports are part of the key of a cookie, which real browsers do not
 do: otherwise two local servers of a test would overwrite each other's cookies. Where the policy of a page names targets for
 forms (`form-action`), each redirect after its form must go to one of them, as Chromium has it.
 """
@@ -95,7 +94,6 @@ class Browser:
     """One browser of one person. `password` is entered where a page asks for one, `wants` chooses among buttons."""
 
     def __init__(self, password: str = "", wants: Mapping[str, str] | None = None) -> None:
-        self.pages: list[Page] = []
         self._password, self._wants = password, dict(wants or {})
         self._cookies: dict[str, dict[str, str]] = {}
 
@@ -123,9 +121,7 @@ class Browser:
             connection.close()
         for line in answer.headers.get_all("set-cookie") or []:
             self._keep(parts, line)
-        page = Page(url, answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
-        self.pages.append(page)
-        return page
+        return Page(url, answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
 
     def _form(self, page: Page) -> Form | None:
         """The form that leads on. A page that says something went wrong has none."""
@@ -166,9 +162,11 @@ class Browser:
             if targets is not None and not any(url.startswith(target) for target in targets):
                 raise Lost(f"`form-action` forbids {_origin(url)}")
             if not _is_here(url):
-                self.pages.append(Page(url, page.status, {}, ""))
-                return self.pages[-1]
-            page = self.request("GET", url)
+                return Page(url, page.status, {}, "")
+            try:
+                page = self.request("GET", url)
+            except ConnectionRefusedError:
+                return Page(url, 0, {}, "")
         raise Lost(f"{url}: still a redirect after {MOST_STEPS} steps")
 
     def _headers(self, parts: SplitResult) -> dict[str, str]:

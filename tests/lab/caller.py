@@ -13,8 +13,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 REVISION = "2026-07-28"
-#: Seconds for one request.
-PATIENCE = 30
 
 
 @dataclass(frozen=True)
@@ -26,12 +24,11 @@ class Answer:
 
 
 class Caller:
-    """One client with one connection."""
+    """One client with one connection. `seconds` are for one request."""
 
-    def __init__(self, base: str, key: str = "") -> None:
+    def __init__(self, base: str, key: str = "", seconds: float = 30) -> None:
         self._credential = {"authorization": f"Bearer {key}"} if key else {}
-        self._host = urlsplit(base).netloc
-        self._connection = http.client.HTTPConnection(self._host, timeout=PATIENCE)
+        self._connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=seconds)
 
     def ask(self, method: str, path: str, message: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         """One request. A connection that was closed while nothing was sent is opened again."""
@@ -49,20 +46,14 @@ class Caller:
         return Answer(status, json.loads(text) if text.strip() else None)
 
     def mcp(self, server: str, method: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """One MCP request; the JSON-RPC response."""
-        return self.request(f"/mcp/{server}", method, params, headers).body
-
-    def request(
-        self, path: str, method: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        """One MCP request to the endpoint at `path`, with its status."""
+        """One MCP request to the endpoint of a server; the JSON-RPC response."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": REVISION,
             "io.modelcontextprotocol/clientCapabilities": {},
         }
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         fields = {"MCP-Protocol-Version": REVISION, "Mcp-Method": method, **(headers or {})}
-        return self.ask("POST", path, message, fields)
+        return self.ask("POST", f"/mcp/{server}", message, fields).body
 
     def tools(self, server: str) -> list[str]:
         """The names of the tools of a server."""

@@ -1,4 +1,4 @@
-"""What the suites share: groups that print each check, suites of functions that fail, and a key for the gateway."""
+"""What the suites share: suites of functions that fail, and a key for the gateway."""
 
 from __future__ import annotations
 
@@ -20,29 +20,6 @@ Check = Callable[[Any], None]
 World = Callable[[Path], AbstractContextManager[Any]]
 
 
-class Checks:
-    """The checks of one group."""
-
-    def __init__(self, group: str) -> None:
-        self.group, self.made, self.failed = group, 0, 0
-
-    def that(self, what: str, is_so: Any, found: Any = "") -> bool:
-        """Counts a check; `found` is shown when it failed."""
-        self.made += 1
-        self.failed += not is_so
-        line = f"{'ok  ' if is_so else 'FAIL'}  {self.group}: {what}"
-        print(line if is_so else f"{line}\n        found: {found}", flush=True)
-        return bool(is_so)
-
-    def same(self, what: str, found: Any, wanted: Any) -> bool:
-        """Counts a check that two values are equal."""
-        return self.that(what, found == wanted, f"{found!r}, wanted {wanted!r}")
-
-    def note(self, what: str) -> None:
-        """Says a figure that is no check."""
-        print(f"      {self.group}: {what}", flush=True)
-
-
 class Wrong(Exception):
     """A check did not hold."""
 
@@ -62,10 +39,12 @@ def new_key(binary: Path, name: str, role: str) -> tuple[str, dict[str, str]]:
     return key, {"id": name, "hash": digest, "role": role}
 
 
-def arguments(about: str | None, checks: Sequence[Check]) -> argparse.ArgumentParser:
-    """The arguments that every suite of `checks` has."""
+def arguments(
+    about: str | None, checks: Sequence[Check], tested: str = "binary", what: str = "the gateway"
+) -> argparse.ArgumentParser:
+    """The arguments that every suite of `checks` has, and the path that is `tested`."""
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
-    parser.add_argument("--binary", type=Path, required=True, help="the gateway")
+    parser.add_argument(f"--{tested}", type=Path, required=True, help=what)
     names = [one.__name__ for one in checks]
     parser.add_argument("--check", action="append", choices=names, help="only this one; may be repeated")
     parser.add_argument("--out", type=Path, help="a folder for logs; default: a new one")
@@ -86,6 +65,8 @@ def run_checks(suite: str, asked: argparse.Namespace, checks: Sequence[Check], w
                     one(lab)
                     verdict = "ok"
                 except Exception as error:  # noqa: BLE001  the other checks still say something
+                    while isinstance(error, ExceptionGroup):
+                        error = error.exceptions[0]
                     verdict, failed = f"FAILED\n      {type(error).__name__}: {error}", failed + 1
                 print(f"{one.__name__.replace('_', ' '):<66} {time.monotonic() - started:5.1f} s  {verdict}", flush=True)
     except Failed as error:

@@ -36,6 +36,29 @@ class Failed(Exception):
     """A program could not be started, or a run had no result."""
 
 
+def until(what: str, ready: Callable[[], Any], seconds: float = 15, pause: float = 0.05) -> Any:
+    """Asks until `ready` has something, which is returned; fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not (found := ready()):
+        if time.monotonic() > deadline:
+            raise Failed(f"{what}: not within {seconds:g} s")
+        time.sleep(pause)
+    return found
+
+
+def output(command: Sequence[Any], seconds: float = 300, code: int | None = 0, **options: Any) -> str:
+    """Runs a program to its end, and returns what it printed. Another exit code is a failure, unless none is expected."""
+    words = [str(word) for word in command]
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
+    try:
+        done = subprocess.run(words, timeout=seconds, check=False, **options)
+    except subprocess.TimeoutExpired as late:
+        raise Failed(f"no end within {seconds:g} s: {' '.join(words)}") from late
+    if code not in (None, done.returncode):
+        raise Failed(f"exit code {done.returncode}, not {code}: {' '.join(words)}\n{done.stdout[-6000:]}")
+    return done.stdout
+
+
 class Program:
     """A running program whose output is in a file; it ends with the `with` block."""
 
@@ -49,14 +72,13 @@ class Program:
 
     def wait_until(self, what: str, ready: Callable[[], Any]) -> Any:
         """Asks until `ready` has something; fails when the program ends or patience does."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if found := ready():
-                return found
-            if self._process.poll() is not None:
+
+        def asked() -> Any:
+            if not (found := ready()) and self._process.poll() is not None:
                 raise Failed(f"{self.name} ended with {self._process.returncode}, see {self.log}")
-            time.sleep(0.05)
-        raise Failed(f"{self.name}: {what}: not within {PATIENCE} s, see {self.log}")
+            return found
+
+        return until(f"{self.name}: {what}, see {self.log}", asked, PATIENCE, 0.01)
 
     def first_line(self) -> str:
         """Waits for the first line of the output."""
@@ -69,6 +91,10 @@ class Program:
     def signal(self, number: int) -> None:
         """Sent while it runs; afterwards its pid may be another program's."""
         self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Waits for its end, and returns its exit code."""
+        return self._process.wait(PATIENCE)
 
     def __enter__(self) -> Program:
         return self
@@ -93,6 +119,13 @@ class Peers:
         if self.client is None or not (self.bin / "conformance").exists():
             raise Failed(f"the peers in {folder} are not complete: run `scripts/peers`")
 
+    @staticmethod
+    def of_environment() -> Peers:
+        folder = os.environ.get("SWITCHYARD_PEERS")
+        if not folder:
+            raise Failed("SWITCHYARD_PEERS is not set: set it to what `scripts/peers` prints")
+        return Peers(Path(folder).resolve())
+
     def program(self, name: str) -> str:
         return str(self.bin / name)
 
@@ -101,41 +134,15 @@ class Peers:
         return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"}
 
 
-#: How the everything server is told its transport: its own command has Streamable HTTP only.
-_OTHER_TRANSPORTS = "from mcp_everything_server.server import mcp; mcp.run({})"
-
-
-def everything(peers: Peers, transport: str, port: int) -> list[str]:
-    """The command of the everything server of the Python SDK."""
-    if transport == "http":
-        return [peers.program("mcp-everything-server"), "--port", str(port)]
-    how = "'stdio'" if transport == "stdio" else f"'sse', port={port}"
-    return [peers.program("peer-python"), "-c", _OTHER_TRANSPORTS.format(how)]
-
-
-def start_listening(name: str, command: Sequence[str], port: int, log: Path, peers: Peers) -> Program:
+def start_listening(name: str, command: Sequence[str], port: int, log: Path, env: Mapping[str, str]) -> Program:
     """Starts a server and waits until it accepts on its port."""
-    program = Program(name, command, log, peers.env())
+    program = Program(name, command, log, env)
     try:
-        program.wait_until("listens", lambda: _accepts(port))
+        program.wait_until("listens", lambda: accepts(port))
     except Failed:
         program.__exit__(None, None, None)
         raise
     return program
-
-
-def start_skills_peer(port: int, log: Path, peers: Peers) -> Program:
-    """Starts our own server with skills, on FastMCP."""
-    peer = Path(__file__).resolve().parent.parent / "conformance" / "skills_peer.py"
-    return start_listening("skills_peer", [peers.program("peer-python"), str(peer), str(port)], port, log, peers)
-
-
-def start_tasks_peer(examples: Path, log: Path) -> Program:
-    """Starts our own server with tasks (`cargo build --example tasks_peer`), which chooses its port itself."""
-    peer = examples / "tasks_peer"
-    if not peer.exists():
-        raise Failed(f"{peer} is missing: run `cargo build --example tasks_peer`")
-    return Program("tasks_peer", [str(peer)], log)
 
 
 def free_port() -> int:
@@ -150,7 +157,7 @@ def free_port() -> int:
             return port
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -184,11 +191,11 @@ class Gateway:
 
     def __enter__(self) -> Gateway:
         try:
-            port = self._program.wait_until("listens", lambda: listening_port(self._program.log))
+            self.port = self._program.wait_until("listens", lambda: listening_port(self._program.log))
             # A name the suite takes for local, which its check of foreign hosts insists on.
-            self.base = f"http://localhost:{port}"
+            self.base = f"http://localhost:{self.port}"
             self.url = f"{self.base}/mcp"
-            self._program.wait_until("all servers have answered", lambda: _settled(port, self._key))
+            self._program.wait_until("all servers have answered", lambda: _settled(self.port, self._key))
         except BaseException:
             self.__exit__()
             raise

@@ -10,21 +10,16 @@
 //
 //   GET  /state    counts of token requests and revocations, and every token that was issued
 //   POST /ttl      {"seconds": 3}            lifetime of access tokens from now on
-//   POST /down     {"how": "closed"}         nothing listens; {"how": "failing"}: each request is answered with 503
-//   POST /up       {}
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
 import { Provider } from 'oidc-provider';
 
 const [port, controlPort] = process.argv.slice(2).map(Number);
 const issuer = `http://127.0.0.1:${port}`;
-const ACCOUNTS = Object.fromEntries(['ann', 'ben', 'cas', 'dan'].map((name) => [name, `${name}@example.com`]));
-const RESOURCE_SCOPES = 'notes:read notes:write reader caller mcp:list mcp:call mcp:operate';
+const ACCOUNTS = Object.fromEntries(['ann', 'ben'].map((name) => [name, `${name}@example.com`]));
+const RESOURCE_SCOPES = 'notes:read notes:write reader caller';
 
-const state = {
-  ttl: 3600, down: null, whileDown: 0, registrations: 0, revocations: 0,
-  tokenRequests: {}, failures: [], tokens: [],
-};
+const state = { ttl: 3600, revocations: 0, tokenRequests: {}, failures: [], tokens: [] };
 
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const key = { ...privateKey.export({ format: 'jwk' }), kid: 'one', use: 'sig', alg: 'RS256' };
@@ -71,7 +66,6 @@ provider.on('grant.error', (context, error) => {
   state.failures.push(`${error.error}: ${error.error_description ?? ''} ${error.error_detail ?? ''}`.trim());
 });
 provider.on('authorization_code.saved', (code) => { state.tokens.push(code.jti); });
-provider.on('registration_create.success', () => { state.registrations += 1; });
 
 function count(context, outcome) {
   const grant = context.oidc?.params?.grant_type ?? 'none';
@@ -119,10 +113,7 @@ async function read(request) {
 const oauth = provider.callback();
 
 async function serve(request, response) {
-  if (state.down === 'failing') {
-    state.whileDown += 1;
-    response.writeHead(503).end();
-  } else if (request.url.startsWith('/interaction/')) {
+  if (request.url.startsWith('/interaction/')) {
     await interact(request, response);
   } else {
     if (request.url.startsWith('/token/revocation')) state.revocations += 1;
@@ -130,43 +121,20 @@ async function serve(request, response) {
   }
 }
 
+async function control(request, response) {
+  if (request.method === 'POST') state.ttl = JSON.parse(await read(request)).seconds;
+  response.setHeader('content-type', 'application/json').end(JSON.stringify(state));
+}
+
 function fails(response, error) {
   console.error(error);
   if (!response.headersSent) response.writeHead(500).end(String(error));
 }
 
-let listener;
-
-async function listen() {
-  listener = createServer((request, response) => serve(request, response).catch((error) => fails(response, error)));
-  await new Promise((done) => { listener.listen(port, '127.0.0.1', done); });
+function listen(answer, at) {
+  const server = createServer((request, response) => answer(request, response).catch((error) => fails(response, error)));
+  return new Promise((done) => { server.listen(at, '127.0.0.1', done); });
 }
 
-async function close() {
-  const closed = new Promise((done) => { listener.close(done); });
-  listener.closeAllConnections();
-  await closed;
-}
-
-const controls = {
-  'GET /state': () => state,
-  'POST /ttl': ({ seconds }) => { state.ttl = seconds; },
-  'POST /down': async ({ how }) => {
-    if (how === 'closed') await close();
-    Object.assign(state, { down: how, whileDown: 0 });
-  },
-  'POST /up': async () => {
-    if (state.down === 'closed') await listen();
-    state.down = null;
-  },
-};
-
-async function control(request, response) {
-  const wanted = controls[`${request.method} ${request.url}`];
-  const answer = await wanted(JSON.parse((await read(request)) || '{}'));
-  response.setHeader('content-type', 'application/json').end(JSON.stringify(answer ?? {}));
-}
-
-await listen();
-createServer((request, response) => control(request, response).catch((error) => fails(response, error)))
-  .listen(controlPort, '127.0.0.1');
+await listen(serve, port);
+await listen(control, controlPort);

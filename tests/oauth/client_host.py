@@ -1,7 +1,6 @@
-"""The host of clients that have a metadata document: HTTPS on this machine, and a count of what arrives.
+"""The host of clients that have a metadata document: HTTPS on this machine, and the paths that were requested.
 
-Its authority is made by `openssl` for each run. The gateway gets it by `SSL_CERT_FILE`, and reaches the host as
-`localhost`, which it has to trust.
+The gateway trusts its certificate by `SSL_CERT_FILE`, and reaches the host as `localhost`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 
 class ClientHost:
@@ -22,32 +20,30 @@ class ClientHost:
 
     def __init__(self, folder: Path) -> None:
         self.requested: list[str] = []
-        self.ca = folder / "clients-ca.pem"
-        self._folder = folder
-        self._documents: dict[str, bytes] = {}
-        self._make_certificates()
+        self.certificate = folder / "certificate.pem"
+        self._documents = folder / "documents"
+        self._documents.mkdir(parents=True)
+        subprocess.run(
+            [
+                *("openssl", "req", "-x509", "-days", "2", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
+                *("-keyout", folder / "key.pem", "-out", self.certificate, "-subj", "/CN=localhost"),
+                *("-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"),
+            ],
+            capture_output=True,
+            check=True,
+        )
         host = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+        class Handler(SimpleHTTPRequestHandler):
+            def __init__(self, *connection: object) -> None:
+                super().__init__(*connection, directory=str(host._documents))
+
+            def log_message(self, *_: object) -> None:
                 host.requested.append(self.path)
-                document = host._documents.get(self.path)
-                self.send_response(404 if document is None else 200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(document or b"")))
-                self.end_headers()
-                self.wfile.write(document or b"")
 
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, *_: Any) -> None:
-                pass
-
-        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "clients.pem", folder / "clients.key")
+        context.load_cert_chain(self.certificate, folder / "key.pem")
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
 
     @property
@@ -55,9 +51,9 @@ class ClientHost:
         """Its host and port, as `trusted_hosts` has them."""
         return f"localhost:{self.server.server_port}"
 
-    def publish(self, path: str, redirect_uris: list[str]) -> str:
+    def publish(self, file: str, redirect_uris: list[str]) -> str:
         """Publishes the document of a client, and returns its id."""
-        id = f"https://{self.name}{path}"
+        id = f"https://{self.name}/{file}"
         document = {
             "client_id": id,
             "client_name": "A client",
@@ -66,28 +62,12 @@ class ClientHost:
             "response_types": ["code"],
             "token_endpoint_auth_method": "none",
         }
-        self._documents[path] = json.dumps(document).encode()
+        (self._documents / file).write_text(json.dumps(document))
         return id
-
-    def _make_certificates(self) -> None:
-        for name in ("clients-ca", "clients"):
-            self._openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", f"{name}.key")
-        subject = ("-subj", "/CN=An authority of a test", "-days", "2")
-        self._openssl("req", "-x509", "-new", "-key", "clients-ca.key", "-out", "clients-ca.pem", *subject)
-        self._openssl("req", "-new", "-key", "clients.key", "-out", "clients.csr", "-subj", "/CN=localhost")
-        (self._folder / "clients.ext").write_text("subjectAltName=DNS:localhost\nextendedKeyUsage=serverAuth\n")
-        authority = ("-CA", "clients-ca.pem", "-CAkey", "clients-ca.key", "-CAcreateserial")
-        self._openssl(
-            "x509", "-req", "-in", "clients.csr", *authority, "-days", "2", "-extfile", "clients.ext", "-out", "clients.pem"
-        )
-
-    def _openssl(self, *words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=self._folder, capture_output=True, check=True)
 
 
 @contextmanager
 def client_host(folder: Path) -> Iterator[ClientHost]:
-    folder.mkdir(parents=True, exist_ok=True)
     host = ClientHost(folder)
     threading.Thread(target=host.server.serve_forever, daemon=True).start()
     try:

@@ -7,20 +7,15 @@ import json
 import os
 import pty
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from client_host import client_host
-from issuer import ENDPOINT, TOOL, Site, issuing, parsed, send
-from lab import HERE, NOTES, Lab, callback, check, free_port
+from issuer import ENDPOINT, TOOL, Site, issuing, send
+from lab import BROWSER, NOTES, SDKS, Browser, Lab, callback, check, free_port
 from proxy import PREFIX, proxy
 
-#: The client of each SDK: its program, and its file.
-SDKS = {"python": ("peer-python", "python_sdk.py"), "typescript": ("peer-node", "typescript_sdk.mjs")}
 #: The id of Claude Code, which is the URL of its document.
 CLAUDE_CODE_ID = "https://claude.ai/oauth/claude-code-client-metadata"
 #: The path at the gateway to which the login service sends browsers back.
@@ -30,21 +25,15 @@ CALLBACK = "/oauth/login-callback"
 # The SDKs ---------------------------------------------------------------------------------------
 
 
-def run_sdk(lab: Lab, site: Site, sdk: str, end: str, steps: list[str], **more: str) -> Any:
+def run_sdk(lab: Lab, site: Site, sdk: str, steps: list[str], **more: str) -> Any:
     """Runs the client of an SDK, which takes `steps` at the endpoint of the server; what it found."""
-    program, file = SDKS[sdk]
-    ask = {
-        "url": f"{site.base}{ENDPOINT}", "callback": end, "account": "ann", "tool": TOOL, "mode": "auto",
-        "browser": [sys.executable, str(HERE.parent / "lab" / "browser.py")], "steps": steps, **more,
-    }  # fmt: skip
-    return lab.client(program, file, ask, site.keys.get("ann", ""))
+    ask = {"url": f"{site.base}{ENDPOINT}", "callback": callback(), "account": "ann", "tool": TOOL, "steps": steps, **more}
+    return lab.sdk(sdk, ask, site.keys.get("ann", ""))
 
 
-def _logs_in(lab: Lab, site: Site, sdk: str, document: str | None, end: str) -> None:
+def _logs_in(lab: Lab, site: Site, sdk: str, **more: str) -> None:
     """Logs in, calls, renews a token, calls, is revoked, and logs in again."""
-    more = {"document": document} if document else {}
-    steps = ["call", "refresh", "call", "revoke", "call"]
-    found = run_sdk(lab, site, sdk, end, steps, **more)
+    found = run_sdk(lab, site, sdk, ["call", "refresh", "call", "revoke", "call"], **more)
     check(found["text"] == NOTES["machine"] and not found["failed"], f"the {sdk} client got {found}")
     check(TOOL in found["tools"], f"the {sdk} client lists {found['tools']}")
     check(len(found["urls"]) == 2, f"the {sdk} client opened {len(found['urls'])} URLs; 2 logins are needed")
@@ -53,40 +42,37 @@ def _logs_in(lab: Lab, site: Site, sdk: str, document: str | None, end: str) -> 
 
 
 def sdk_clients_register_and_log_in(lab: Lab) -> None:
-    with issuing(lab, "sdk_registers") as site, callback() as end:
+    with issuing(lab, "sdk_registers") as site:
         for sdk in SDKS:
-            _logs_in(lab, site, sdk, None, end)
+            _logs_in(lab, site, sdk)
 
 
 def sdk_clients_with_a_document_log_in(lab: Lab) -> None:
-    with client_host(lab.out / "documents") as host, callback() as end:
+    with client_host(lab.out / "documents") as host:
         own = {"keys": True, "registration": False, "trusted_hosts": [host.name]}
-        with issuing(lab, "sdk_documents", own, {"SSL_CERT_FILE": str(host.ca)}) as site:
-            check("registration_endpoint" not in site.metadata(), "registration is off, and the metadata names it")
+        with issuing(lab, "sdk_documents", own, {"SSL_CERT_FILE": str(host.certificate)}) as site:
             for sdk in SDKS:
                 # The document names no port, and the client listens at one that it chose.
-                document = host.publish(f"/{sdk}.json", ["http://127.0.0.1/callback"])
-                _logs_in(lab, site, sdk, document, end)
-            fetched = {path: host.requested.count(path) for path in set(host.requested)}
-            check(fetched == {f"/{sdk}.json": 1 for sdk in SDKS}, f"the documents were fetched {fetched}")
+                _logs_in(lab, site, sdk, document=host.publish(f"{sdk}.json", ["http://127.0.0.1/callback"]))
+            check(sorted(host.requested) == [f"/{sdk}.json" for sdk in SDKS], f"these were fetched: {host.requested}")
 
 
 def sdk_clients_log_in_below_a_path_prefix(lab: Lab) -> None:
     """The gateway is behind a proxy with a path prefix, whose rules are those of the page."""
     port, outside = free_port(), free_port()
     base = f"http://localhost:{outside}{PREFIX}"
-    with issuing(lab, "prefix", port=port, public_url=base) as site, proxy(outside, port) as requested, callback() as end:
+    with issuing(lab, "prefix", port=port, public_url=base) as site, proxy(outside, port) as requested:
         for sdk in SDKS:
-            _logs_in(lab, site, sdk, None, end)
+            _logs_in(lab, site, sdk)
         inserted = f"/.well-known/oauth-authorization-server{PREFIX}"
         check(inserted in requested, f"no client asked for {inserted}: {sorted(set(requested))}")
         # Clients that do not read the address from the 401 insert the prefix here too.
         for path in (f"/.well-known/oauth-protected-resource{PREFIX}{ENDPOINT}", f"{PREFIX}/.well-known/oauth-protected-resource{ENDPOINT}"):
-            page = send("GET", f"http://localhost:{outside}{path}")
-            check(parsed(page).get("resource") == f"{base}{ENDPOINT}", f"{path} is answered with {page.status}: {page.text}")
+            metadata = send(f"http://localhost:{outside}{path}")
+            check(metadata.get("resource") == f"{base}{ENDPOINT}", f"{path} is answered with {metadata}")
         for path in (f"{PREFIX}/.well-known/openid-configuration", f"/.well-known/openid-configuration{PREFIX}"):
-            page = send("GET", f"http://localhost:{outside}{path}")
-            check(parsed(page).get("issuer") == base, f"{path} is answered with {page.status}: {page.text}")
+            metadata = send(f"http://localhost:{outside}{path}")
+            check(metadata.get("issuer") == base, f"{path} is answered with {metadata}")
 
 
 # The services -----------------------------------------------------------------------------------
@@ -101,7 +87,7 @@ def claude_code_logs_in(lab: Lab) -> None:
     home = lab.out / "claude_home"
     home.mkdir(exist_ok=True)
     browser = home / "browser"
-    browser.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE.parent / "lab" / "browser.py"}" "$1" decision=allow\n')
+    browser.write_text(f'#!/bin/sh\nexec {" ".join(BROWSER)} "$1" decision=allow\n')
     browser.chmod(0o700)
     entry = {"id": CLAUDE_CODE_ID, "name": "Claude Code", "redirect_uris": ["http://localhost/callback", "http://127.0.0.1/callback"]}
     with issuing(lab, "claude_code", {"keys": True, "clients": [entry]}) as site:
@@ -148,10 +134,10 @@ def the_conformance_suite_finds_nothing(lab: Lab) -> None:
     """Runs its scenarios for authorization servers: `authorization-server-metadata-endpoint` and `authorization-code-grant`."""
     with issuing(lab, "conformance") as site:
         port = free_port()
-        client = site.client(f"http://127.0.0.1:{port}/callback")
+        client = site.register(f"http://127.0.0.1:{port}/callback")
         out = lab.out / "conformance"
         words = [
-            lab.peers.program("conformance"), "authorization", "--url", site.base, "--client-id", client.id,
+            lab.peers.program("conformance"), "authorization", "--url", site.base, "--client-id", client,
             "--resource", f"{site.base}{ENDPOINT}", "-p", str(port), "-o", str(out),
         ]  # fmt: skip
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=lab.peers.env()) as suite:
@@ -161,7 +147,7 @@ def the_conformance_suite_finds_nothing(lab: Lab) -> None:
             for line in suite.stdout or ():
                 said += line
                 if line.startswith(f"{site.base}/oauth/authorize?"):
-                    site.browser("ann").visit(line.strip())
+                    Browser(site.keys["ann"]).visit(line.strip())
             timer.cancel()
         check(suite.returncode == 0, f"the suite ended with {suite.returncode}: {said}")
         results = [json.loads(file.read_text()) for file in out.rglob("checks.json")]
@@ -173,15 +159,14 @@ def the_conformance_suite_finds_nothing(lab: Lab) -> None:
 # People of a login service ----------------------------------------------------------------------
 
 
-@contextmanager
-def behind(lab: Lab, name: str) -> Iterator[Site]:
-    """A gateway whose people sign in at the login service, and have no key."""
+def sdk_clients_log_in_by_a_login_service(lab: Lab) -> None:
+    """People sign in at `oidc-provider`, and have no key."""
     port = free_port()
     asked = {
         "redirect_uris": [f"http://localhost:{port}{CALLBACK}"], "grant_types": ["authorization_code"],
         "response_types": ["code"], "token_endpoint_auth_method": "client_secret_basic",
     }  # fmt: skip
-    client = parsed(send("POST", f"{lab.issuer}/reg", body=asked))
+    client = send(f"{lab.issuer}/reg", asked)
     check("client_id" in client, f"the login service registers no client: {client}")
     login = {
         "issuer": lab.issuer,
@@ -189,36 +174,14 @@ def behind(lab: Lab, name: str) -> Iterator[Site]:
         "client_secret": "${LOGIN_SECRET}",
         "allow": {"domains": ["example.com"]},
     }
-    with issuing(lab, name, {"login": login}, {"LOGIN_SECRET": client["client_secret"]}, port) as site:
+    with issuing(lab, "provider", {"login": login}, {"LOGIN_SECRET": client["client_secret"]}, port) as site:
         site.keys = {}
-        yield site
-
-
-def people_of_a_login_service_log_in(lab: Lab) -> None:
-    with behind(lab, "provider") as site:
-        client = site.client()
-        for account in ("ann", "ben"):
-            browser = site.browser(account)
-            page = parsed(client.redeem(client.authorize(browser)))
-            check(page.get("scope") == "mcp:read mcp:call", f"{account} gets {page}")
-            check(site.call(page["access_token"]) == 200, f"{account} cannot call")
-            shown = [one for one in browser.pages if f"{account}@example.com" in one.text and one.url.startswith(site.base)]
-            check(shown, f"no page of the gateway names {account}@example.com")
-            logins = lab.auth.requests("authorization_code")
-            client.authorize(browser, prompt="consent")
-            check(lab.auth.requests("authorization_code") == logins, "a person with a session signs in again")
-        renewed = client.refresh(page["refresh_token"])
-        check(renewed.status == 200, f"a renewal is answered with {renewed.status}: {renewed.text}")
-        stored = b"".join(file.read_bytes() for file in site.state().rglob("*") if file.is_file())
-        for token in lab.auth.state()["tokens"]:
-            check(token.encode() not in stored + site.log.read_bytes(), "a token of the login service is stored or logged")
-
-
-def sdk_clients_log_in_by_a_login_service(lab: Lab) -> None:
-    with behind(lab, "provider_sdk") as site, callback() as end:
         for sdk in SDKS:
-            found = run_sdk(lab, site, sdk, end, ["call", "refresh", "call"])
+            found = run_sdk(lab, site, sdk, ["call", "refresh", "call"])
             check(found["text"] == NOTES["machine"] and len(found["urls"]) == 1, f"the {sdk} client got {found}")
+        stored = b"".join(file.read_bytes() for file in site.log.with_suffix(".state").rglob("*") if file.is_file())
+        for token in lab.auth()["tokens"]:
+            check(token.encode() not in stored + site.log.read_bytes(), "a token of the login service is stored or logged")
 
 
 CHECKS = (
@@ -227,6 +190,5 @@ CHECKS = (
     sdk_clients_log_in_below_a_path_prefix,
     claude_code_logs_in,
     the_conformance_suite_finds_nothing,
-    people_of_a_login_service_log_in,
     sdk_clients_log_in_by_a_login_service,
 )

@@ -1,11 +1,13 @@
-"""How people log in: REST, and elicitation by the client of an SDK. Each function is one check."""
+"""How people log in, and how long that lasts: REST, and elicitation by the client of an SDK. Each function is one check."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
 from lab import HERE, NOTES, Browser, Caller, Gateway, Lab, check, free_port, start_listening, text_of, until
-from load import Callers
+
+#: Seconds that a token lives in the check of renewals. A gateway renews it two seconds before, so after one.
+SHORT = 3
 
 
 def a_person_logs_in_by_rest(lab: Lab) -> None:
@@ -18,21 +20,14 @@ def a_person_logs_in_by_rest(lab: Lab) -> None:
     check(lab.principals["ben"].read() is None, "ben can call with the login of ann")
 
 
-def a_modern_client_is_sent_to_the_login(lab: Lab) -> None:
-    _elicited(lab, "auto")
-
-
-def a_legacy_client_is_sent_to_the_login(lab: Lab) -> None:
-    _elicited(lab, "legacy")
-
-
-def _elicited(lab: Lab, mode: str) -> None:
+def clients_of_both_eras_are_sent_to_the_login(lab: Lab) -> None:
     ben = lab.principals["ben"]
-    ben.log_out()
-    ask = {"url": f"{lab.base}/mcp/notes", "key": ben.key, "mode": mode, "account": "ben", "tool": "read_note"}
-    found = lab.client("peer-python", "python_sdk.py", ask)
-    check(found["text"] == NOTES["ben"] and not found["failed"], f"the client got {found}")
-    check(len(found["urls"]) == 1, f"the client was sent to {found['urls']}")
+    for mode in ("auto", "legacy"):
+        ben.log_out()
+        ask = {"url": f"{lab.base}/mcp/notes", "key": ben.key, "mode": mode, "account": "ben", "tool": "read_note"}
+        found = lab.sdk("python", ask)
+        check(found["text"] == NOTES["ben"] and not found["failed"], f"the client got {found}")
+        check(len(found["urls"]) == 1, f"the client was sent to {found['urls']}")
 
 
 def a_machine_needs_no_login(lab: Lab) -> None:
@@ -40,15 +35,26 @@ def a_machine_needs_no_login(lab: Lab) -> None:
     check(found == NOTES["machine"], f"the machine reads {found}")
 
 
-def two_people_see_only_their_own_data(lab: Lab) -> None:
-    people = [lab.principals[name] for name in ("ann", "ben")]
-    for person in people:
-        person.ensure_logged_in()
-    callers = Callers(people, number=16, limit=1000)
-    callers.start()
-    callers.join()
-    check(callers.sum() == 1000, f"{callers.sum()} calls were made")
-    check(not callers.wrong, f"{len(callers.wrong)} calls are wrong, such as {callers.wrong[:2]}")
+def tokens_are_renewed_without_a_failed_call_and_a_logout_revokes_them(lab: Lab) -> None:
+    """A refresh token works once here, and a second use ends the login."""
+    ann = lab.principals["ann"]
+    before, revoked = lab.token_requests("refresh_token"), lab.auth()["revocations"]
+    lab.auth(SHORT)
+    try:
+        check(ann.log_in().status == 200, "the login of ann fails")
+
+        def is_renewed() -> bool:
+            check(ann.read() == NOTES["ann"], "a call of ann fails")
+            return lab.token_requests("refresh_token") >= before + 3
+
+        until("the token is renewed three times", is_renewed)
+    finally:
+        lab.auth(3600)
+    answer = ann.log_out()
+    check(answer.status in (200, 204), f"the logout is answered with {answer}")
+    check(lab.auth()["revocations"] > revoked, "nothing was revoked")
+    check(ann.login()["state"] == "login_required" and ann.read() is None, f"after the logout: {ann.login()}")
+    check(until("ben can call", lab.principals["ben"].read) == NOTES["ben"], "the logout of one account ends the other")
 
 
 def a_server_may_be_its_own_login_service(lab: Lab) -> None:
@@ -57,7 +63,7 @@ def a_server_may_be_its_own_login_service(lab: Lab) -> None:
         for kind in ("memory", "sdk", "github"):
             port, log = free_port(), lab.out / f"{kind}.log"
             words = [lab.peers.program("peer-python"), str(HERE / "own_login_service.py"), kind, str(port)]
-            stack.enter_context(start_listening(kind, words, port, log, lab.peers))
+            stack.enter_context(start_listening(kind, words, port, log, lab.peers.env()))
             servers[kind] = {"url": f"http://127.0.0.1:{port}/mcp", "auth": "oauth"}
         gateway = stack.enter_context(Gateway(lab.binary, servers, lab.out / "own.log", settings={"auth_mode": "none"}))
         caller = Caller(gateway.base)
@@ -73,8 +79,7 @@ def a_server_may_be_its_own_login_service(lab: Lab) -> None:
 CHECKS = (
     a_machine_needs_no_login,
     a_person_logs_in_by_rest,
-    a_modern_client_is_sent_to_the_login,
-    a_legacy_client_is_sent_to_the_login,
-    two_people_see_only_their_own_data,
+    clients_of_both_eras_are_sent_to_the_login,
+    tokens_are_renewed_without_a_failed_call_and_a_logout_revokes_them,
     a_server_may_be_its_own_login_service,
 )

@@ -12,7 +12,7 @@ import sys
 from gateway import REPOSITORY, answers, check, free_port, handbook, run, serving, version
 
 
-def sums(packages, folder):
+def sums(packages):
     """SHA256SUMS covers every package, and each has the sum that it says."""
     told = run(["sha256sum", "--check", "SHA256SUMS"], cwd=packages.folder)
     named = {line.rsplit(": ", 1)[0] for line in told.splitlines()}
@@ -21,7 +21,7 @@ def sums(packages, folder):
     check(named == there, f"not in SHA256SUMS: {there - named}")
 
 
-def inventory(packages, folder):
+def inventory(packages):
     """The SBOM and the licenses name the crates of Cargo.lock that are in the program, and no tool of its tests."""
     bill = json.loads(packages.one("*.cdx.json").read_text())
     licenses = packages.one("*-licenses.txt").read_text()
@@ -36,8 +36,9 @@ def inventory(packages, folder):
         check("hashes" not in component or row in licenses, f"the licenses do not name {component['name']}")
 
 
-def tarball(packages, folder):
+def tarball(packages):
     """The program works from the folder of the archive, with the configuration file in it."""
+    folder = packages.scratch()
     run(["tar", "--extract", "--file", packages.one("*-gnu.tar.gz"), "--directory", folder])
     [top] = folder.iterdir()
     version([top / "switchyard"])
@@ -47,7 +48,7 @@ def tarball(packages, folder):
     for shell, name in (("bash", "switchyard"), ("zsh", "_switchyard"), ("fish", "switchyard.fish")):
         completions(shell, top / "completions" / name)
     port = free_port()
-    answers([top / "switchyard", "serve", "--listen", f"127.0.0.1:{port}"], port, cwd=top)
+    answers([top / "switchyard", "serve", "--listen", f"127.0.0.1:{port}"], port, top)
 
 
 def completions(shell, file):
@@ -56,9 +57,9 @@ def completions(shell, file):
         run([shell, "-n", file])
 
 
-def deb(packages, folder):
+def deb(packages):
     """dpkg installs it on a clean Debian, keeps a changed configuration file, and purges everything."""
-    root, package = debian(packages, folder), packages.one("*.deb")
+    root, package = debian(packages), packages.one("*.deb")
     shutil.copy(package, root / "package.deb")
     chroot(root, "dpkg", "--install", "/package.deb")
     installed(root)
@@ -75,9 +76,9 @@ def deb(packages, folder):
     check(not left, f"after a purge there are {left}")
 
 
-def rpm(packages, folder):
+def rpm(packages):
     """rpm installs it on a system that is not its own, and removes it."""
-    root, package = debian(packages, folder), packages.one("*.rpm")
+    root, package = debian(packages), packages.one("*.rpm")
     command = ["rpm", "--root", root, "--dbpath", "/var/lib/rpm", "--force-debian", "--nodeps"]
     run([*command, "--install", package])
     installed(root)
@@ -99,24 +100,23 @@ def installed(root):
     [start] = [line.removeprefix("ExecStart=") for line in unit.splitlines() if line.startswith("ExecStart=")]
     version(["chroot", root, start.split()[0]])
     port, entry = free_port(), ["chroot", "--userspec", "switchyard:switchyard", root]
-    answers([*entry, *start.split(), "--listen", f"127.0.0.1:{port}"], port)
+    answers([*entry, *start.split(), "--listen", f"127.0.0.1:{port}"], port, root / "tmp")
 
 
-def debian(packages, folder):
+def debian(packages):
     """A clean Debian of the same release as this machine, made once and unpacked for each test."""
     for tool in ("mmdebstrap", "rpm", "umoci"):
         check(shutil.which(tool), f"{tool} is missing; on Debian: apt-get install {tool}")
-    base = (packages.work or folder) / "debian.tar"
+    base = pathlib.Path(os.environ["SWITCHYARD_TESTS"]) / "packages/debian.tar"
     if not base.exists():
         release = dict(line.split("=", 1) for line in pathlib.Path("/etc/os-release").read_text().splitlines() if "=" in line)
         places = [pathlib.Path("/etc/apt/sources.list"), *pathlib.Path("/etc/apt/sources.list.d").glob("*.sources")]
         sources = "\n".join(place.read_text() for place in places if place.is_file())
         made = base.with_suffix(".new.tar")
         base.parent.mkdir(parents=True, exist_ok=True)
-        run(["mmdebstrap", "--variant=essential", "--include=passwd", release["VERSION_CODENAME"], made, "-"], input=sources)
+        run(["mmdebstrap", "--variant=essential", "--include=passwd", release["VERSION_CODENAME"], made, "-"], input=sources, stdin=None)
         made.rename(base)
-    root = folder / "root"
-    root.mkdir()
+    root = packages.scratch()
     run(["tar", "--extract", "--file", base, "--directory", root, "--exclude", "./dev/*"])
     return root
 
@@ -125,8 +125,9 @@ def chroot(root, *command):
     return run(["chroot", root, *command], env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"})
 
 
-def slim(packages, folder):
+def slim(packages):
     """A slim Debian package replaces the full one: both have the same files."""
+    folder = packages.scratch()
     out = folder / "slim"
     program = folder / "root/usr/bin/switchyard"
     run(["dpkg-deb", "--extract", packages.one("*.deb"), folder / "root"])
@@ -136,8 +137,9 @@ def slim(packages, folder):
         check(line in fields.splitlines(), f"no line {line!r} in {fields}")
 
 
-def npm(packages, folder):
+def npm(packages):
     """npm installs launcher and program from files alone; signals and exit codes pass through the launcher."""
+    folder = packages.scratch()
     node_modules(packages, folder)
     found = sorted(path.name for path in (folder / "node_modules").iterdir() if not path.name.startswith("."))
     platform = packages.one("switchyard-mcp-linux-*.tgz").name.rsplit("-", 1)[0]
@@ -147,11 +149,11 @@ def npm(packages, folder):
     run([launcher, "--no-such-option"], code=2)
     file, port = handbook(folder), free_port()
     command = [launcher, "serve", "--config", file, "--listen", f"127.0.0.1:{port}"]
-    answers(command, port)
-    with serving(command, port, ends=-signal.SIGKILL) as child:
-        [program] = run(["pgrep", "--parent", child.pid]).split()
+    answers(command, port, folder)
+    with serving(command, port, folder, ends=-signal.SIGKILL) as child:
+        [program] = run(["pgrep", "--parent", child.pid()]).split()
         os.kill(int(program), signal.SIGKILL)
-        child.wait(10)
+        child.wait()
     shutil.rmtree(folder / "node_modules" / platform)
     told = run([launcher, "--version"], code=1)
     check("--include=optional" in told, f"a missing program is explained by {told!r}")
@@ -170,21 +172,23 @@ def node_modules(packages, folder):
     run(["npm", "install", "--offline", "--no-audit", "--no-fund", "--cache", folder / "cache"], cwd=folder)
 
 
-def wheel(packages, folder):
+def wheel(packages):
     """pip installs it from the file alone, finds every file of the record, and removes it."""
+    folder = packages.scratch()
     run([sys.executable, "-m", "venv", folder / "venv"])
     pip, program = folder / "venv/bin/pip", folder / "venv/bin/switchyard"
     run([pip, "install", "--no-index", packages.one("*.whl")])
     version([program])
     check("switchyard-mcp" in run([pip, "list"]), "pip does not list it")
     port = free_port()
-    answers([program, "serve", "--config", handbook(folder), "--listen", f"127.0.0.1:{port}"], port)
+    answers([program, "serve", "--config", handbook(folder), "--listen", f"127.0.0.1:{port}"], port, folder)
     run([pip, "uninstall", "--yes", "switchyard-mcp"])
     check(not program.exists(), "pip left the program")
 
 
-def oci(packages, folder):
+def oci(packages):
     """umoci unpacks it, and its command runs as its user without a shell or a writable file outside of two folders."""
+    folder = packages.scratch()
     layout, bundle = folder / "layout", folder / "bundle"
     layout.mkdir()
     run(["tar", "--extract", "--file", packages.one("*-oci.tar"), "--directory", layout])
@@ -206,7 +210,7 @@ def oci(packages, folder):
     # The listener of the image is open to others, and a gateway without credentials refuses that.
     told = subprocess.run([*map(str, command), *process["args"]], env=given, capture_output=True, timeout=30)
     check(told.returncode == 2, f"without credentials it ends with {told.returncode}")
-    answers([*command, *process["args"]], port, given | {"SWITCHYARD_LISTEN": f"127.0.0.1:{port}"})
+    answers([*command, *process["args"]], port, folder, given | {"SWITCHYARD_LISTEN": f"127.0.0.1:{port}"})
 
 
-TESTS = {test.__name__: test for test in (sums, inventory, tarball, deb, rpm, slim, npm, wheel, oci)}
+CHECKS = (sums, inventory, tarball, deb, rpm, slim, npm, wheel, oci)

@@ -20,27 +20,20 @@ PROGRAMS = ["bash", "sh", "basename", "cat", "grep", "gzip", "kill", "mkdir", "s
 NEEDS = {"from-tarball": ["claude"], "with-node": ["claude", "node", "npm"], "with-python": ["python3"]}
 
 
-def tests(peers):
-    """The transcripts, as tests. `peers` is what scripts/peers installed."""
-    found = {}
-    for script in sorted((HERE / "transcripts").glob("*.sh")):
-        found[script.stem] = transcript(script, peers.resolve())
-    return found
+def transcript(script):
+    def check_it(packages):
+        seconds(script, packages, packages.scratch())
+
+    check_it.__name__ = script.stem.replace("-", "_")
+    return check_it
 
 
-def transcript(script, peers):
-    def test(packages, folder):
-        return seconds(script, peers, packages, folder)
-
-    test.__doc__ = next(line[2:] for line in script.read_text().splitlines() if line.startswith("# "))
-    return test
-
-
-def seconds(script, peers, packages, folder):
-    """Runs the script in an empty folder; the seconds that it took."""
+def seconds(script, packages, folder):
+    """Runs the script in an empty folder, and prints the seconds that it took."""
     # A process group of its own, so that nothing that it started outlives it.
     began, command = time.monotonic(), [shutil.which("bash"), "-euo", "pipefail", "-x", str(script)]
-    child = subprocess.Popen(command, cwd=folder, env=environment(script.stem, peers, packages, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+    child = subprocess.Popen(command, cwd=folder, env=environment(script.stem, packages, folder), **options)
     try:
         told, _ = child.communicate(timeout=2 * LIMIT)
     except subprocess.TimeoutExpired:
@@ -52,7 +45,6 @@ def seconds(script, peers, packages, folder):
     print("".join(f"    {line[:160]}\n" for line in told.splitlines()), end="")
     check(child.returncode == 0, f"{script.name} ended with exit code {child.returncode}")
     check(took < LIMIT, f"{script.name} took {took:.1f} s of at most {LIMIT} s")
-    return took
 
 
 def kill_group(group):
@@ -62,9 +54,9 @@ def kill_group(group):
         pass
 
 
-def environment(name, peers, packages, folder):
+def environment(name, packages, folder):
     """The programs that the transcript may use, and no switchyard. What clients write stays in the folder."""
-    tools = folder / "tools"
+    tools, peers = folder / "tools", pathlib.Path(os.environ["SWITCHYARD_PEERS"])
     tools.mkdir()
     for program in PROGRAMS + NEEDS[name]:
         given = {"claude": peers / "bin/claude", "node": peers / "bin/node", "python3": sys.executable}
@@ -80,3 +72,6 @@ def environment(name, peers, packages, folder):
         "XDG_STATE_HOME": str(folder / "state"),
         "PS4": "$ ",
     }
+
+
+CHECKS = tuple(transcript(script) for script in sorted((HERE / "transcripts").glob("*.sh")))

@@ -8,7 +8,7 @@ import schemathesis
 
 #: Names of the gateway that `lab.py` starts.
 SERVERS = ("issues", "handbook", "gone", "accounts")
-TOOLS = ("create_issue", "refuse", "ask")
+TOOLS = ("create_issue", "refuse", "book")
 #: Codes of failures that are not the gateway's own. A random request may be answered with no other 5xx.
 OF_SERVERS = {"server_unavailable", "connection_failed", "circuit_open", "timed_out", "auth_failed", "login_required"}
 

@@ -6,9 +6,8 @@ Invariant: everything listens on loopback and ends with its `with` block, as in 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "lab"))
 
 from checks import Wrong, new_key  # noqa: E402
-from programs import Failed, Gateway  # noqa: E402
+from programs import Failed, Gateway, Peers, output  # noqa: E402
 
 ROOT = HERE.parent.parent
 DOCUMENT = ROOT / "openapi" / "switchyard.json"
@@ -37,13 +36,7 @@ class Lab:
 
     def run(self, *words: str | Path, cwd: Path | None = None, patience: float = 300) -> str:
         """Runs a program to its end, and returns its output."""
-        done = subprocess.run(
-            [str(word) for word in words], cwd=cwd or self.out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=patience, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise Wrong(f"{Path(words[0]).name} ended with {done.returncode}:\n{done.stdout[-6000:]}")
-        return done.stdout
+        return output(words, patience, cwd=cwd or self.out)
 
     def python(self, name: str) -> Path:
         """A program of the virtual environment."""
@@ -53,7 +46,7 @@ class Lab:
     def gateway(self, name: str, settings: dict[str, Any] | None = None, key: str = "") -> Iterator[Gateway]:
         """A gateway with the four servers. `key` is that of a reader, if it wants one."""
         servers = {
-            "issues": {"command": sys.executable, "args": [str(HERE / "issues_server.py")]},
+            "issues": {"command": sys.executable, "args": [str(HERE.parent / "lab" / "issues_server.py")]},
             "handbook": {"transport": "builtin", "builtin": "handbook", "handbook": {"path": str(ROOT / "docs")}},
             "gone": {"url": NOWHERE},
             "accounts": {"url": NOWHERE, "auth": "oauth"},
@@ -84,12 +77,4 @@ def variant(out: Path, needs_credential: bool) -> Path:
     return path
 
 
-def tools_of(arguments: Sequence[Path | None]) -> tuple[Path, Path]:
-    """The folders of the tools and of the peers' Node."""
-    tools, peers = arguments
-    if not tools or not peers:
-        raise Failed("SWITCHYARD_REST and SWITCHYARD_PEERS are what tests/rest/install and scripts/peers print")
-    return Path(tools).resolve(), Path(peers).resolve() / "bin" / "node"
-
-
-__all__ = ["DOCUMENT", "Failed", "HERE", "Lab", "ROOT", "Wrong", "tools_of", "variant"]
+__all__ = ["DOCUMENT", "Failed", "HERE", "Lab", "Peers", "Wrong", "variant"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import cases
 import generated
-from lab import Lab, tools_of
+from lab import Failed, Lab, Peers
 
 from checks import arguments, run_checks
 
@@ -22,14 +22,12 @@ CHECKS = (*generated.CHECKS, *cases.CHECKS)
 
 
 def main() -> int:
-    parser = arguments(__doc__, CHECKS)
-    for name, maker in (("rest", "tests/rest/install"), ("peers", "scripts/peers")):
-        variable = f"SWITCHYARD_{name.upper()}"
-        parser.add_argument(f"--{name}", type=Path, default=os.environ.get(variable), help=f"what {maker} prints")
-    asked = parser.parse_args()
+    asked = arguments(__doc__, CHECKS).parse_args()
 
     def world(out: Path):
-        return nullcontext(Lab(asked.binary.resolve(), *tools_of((asked.rest, asked.peers)), out))
+        if not (tools := os.environ.get("SWITCHYARD_REST")):
+            raise Failed("SWITCHYARD_REST is not set: set it to what `tests/rest/install` prints")
+        return nullcontext(Lab(asked.binary.resolve(), Path(tools).resolve(), Peers.of_environment().bin / "node", out))
 
     return run_checks("rest", asked, CHECKS, world)
 

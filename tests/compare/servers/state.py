@@ -61,6 +61,13 @@ async def reveal(ctx: Context) -> str:
     return "revealed"
 
 
+@mcp.tool
+async def hide(ctx: Context) -> str:
+    """Hides it again, in this session only."""
+    await ctx.disable_components(tags={"secret"})
+    return "hidden"
+
+
 @mcp.tool(tags={"secret"})
 async def secret(ctx: Context) -> str:
     """Is there only after `reveal`."""

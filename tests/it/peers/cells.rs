@@ -1,25 +1,25 @@
 //! Every client with every server through the program: { new, 2025-11-25, older, HTTP+SSE } × { new,
-//! 2025-11-25, HTTP+SSE, stdio }, with SDKs of other makers. To each of them the other side looks
-//! like its own kind, and every feature works as in `direct`.
+//! 2025-11-25, HTTP+SSE, stdio }, with the TypeScript and the Rust SDK. To each of them the other side looks
+//! like its own kind, and every feature works as in `direct`. The Python SDK is compared item by item in `tests/compare`.
 
 use serde_json::Value;
 
 use super::fixtures::{
-    self, CANCEL, FEATURES, PYTHON, PYTHON_AUTO, PYTHON_FALLS_BACK, Program, TS1, TS2, TS2_AUTO,
-    TS2_FALLS_BACK, TS2_JUNE, TS2_MARCH, Target, all_is_ok, http, sse, stdio, visit, visit_by_rmcp,
+    self, CANCEL, FEATURES, Program, TS1, TS2, TS2_AUTO, TS2_FALLS_BACK, TS2_JUNE, TS2_MARCH, Target,
+    all_is_ok, http, sse, stdio, visit, visit_by_rmcp,
 };
 use super::gateway;
 use crate::support::Registry;
 use crate::support::gateway::Running;
 use crate::support::peers::{self, Listening};
 
-/// The servers of the table, and one that supports both eras.
-const SERVERS: [&str; 5] = ["new", "old", "streams", "child", "both"];
+/// The servers of the table.
+const SERVERS: [&str; 4] = ["new", "old", "streams", "child"];
 
 /// The program with all servers. Dropping it ends them.
 struct Cells {
     gateway: Running,
-    _servers: [Listening; 3],
+    _servers: [Listening; 2],
 }
 
 /// A server of each era over HTTP, and one as a child process. Dropping the result ends the first
@@ -46,11 +46,10 @@ fn among_others(name: &str, mut target: Value) -> Target {
 impl Cells {
     async fn start() -> Self {
         let (registry, [new, old]) = three_servers().await;
-        let both = fixtures::server("peer-python", &["server.py"]).await;
-        let registry = registry.sse("streams", &old.url("/sse")).http("both", &both.url("/mcp"));
+        let registry = registry.sse("streams", &old.url("/sse"));
         let gateway = gateway(&registry).start().await;
         gateway.offers(&SERVERS.map(|name| format!("{name}__echo")).each_ref().map(String::as_str)).await;
-        Self { gateway, _servers: [new, old, both] }
+        Self { gateway, _servers: [new, old] }
     }
 
     /// One target for each server alone, at `path` and its name.
@@ -80,15 +79,15 @@ async fn new_clients() {
     let cells = Cells::start().await;
     let at = |server: &&str| http(server, &cells.gateway.url(&format!("/mcp/{server}")));
     let [modern, legacy]: [Vec<Target>; 2] =
-        [&["new", "both"][..], &["old", "streams", "child"]].map(|names| names.iter().map(at).collect());
-    all(&[TS2_AUTO, PYTHON_AUTO], ("2026-07-28", "2026-07-28"), &modern).await;
-    all(&[TS2_FALLS_BACK, PYTHON_FALLS_BACK], ("2026-07-28", "2025-11-25"), &legacy).await;
+        [&["new"][..], &["old", "streams", "child"]].map(|names| names.iter().map(at).collect());
+    all(&[TS2_AUTO], ("2026-07-28", "2026-07-28"), &modern).await;
+    all(&[TS2_FALLS_BACK], ("2026-07-28", "2025-11-25"), &legacy).await;
 }
 
 #[tokio::test]
 async fn old_clients() {
     let cells = Cells::start().await;
-    all(&[TS1, TS2, PYTHON], ("2025-11-25", "2025-11-25"), &cells.each("/mcp", http)).await;
+    all(&[TS1, TS2], ("2025-11-25", "2025-11-25"), &cells.each("/mcp", http)).await;
 }
 
 #[tokio::test]
@@ -106,16 +105,13 @@ async fn older_clients() {
 async fn clients_over_http_and_sse() {
     let cells = Cells::start().await;
     let targets = cells.each("/sse", sse);
-    all_is_ok(&[
-        visit(&[TS1, TS2, PYTHON], &targets, &FEATURES).await,
-        visit(&[TS1, TS2, PYTHON], &targets, &CANCEL).await,
-    ]);
+    all_is_ok(&[visit(&[TS1, TS2], &targets, &FEATURES).await, visit(&[TS1, TS2], &targets, &CANCEL).await]);
 }
 
 #[tokio::test]
 async fn clients_of_all_servers_at_once() {
     let cells = Cells::start().await;
-    all_is_ok(&[visit(&[TS1, PYTHON_AUTO], &cells.merged(), &FEATURES).await]);
+    all_is_ok(&[visit(&[TS1, TS2_AUTO], &cells.merged(), &FEATURES).await]);
 }
 
 #[tokio::test]
@@ -126,6 +122,6 @@ async fn clients_over_stdio() {
     let command = [env!("CARGO_BIN_EXE_switchyard"), "stdio", "--config", config.to_str().expect("UTF-8")];
     let target = stdio("", &command.map(str::to_owned)).1;
     let targets = ["new", "old", "child"].map(|name| among_others(name, target.clone()));
-    let programs = [TS1, TS2_AUTO, PYTHON, PYTHON_AUTO];
+    let programs = [TS1, TS2_AUTO];
     all_is_ok(&[visit(&programs, &targets, &FEATURES).await, visit(&programs, &targets, &CANCEL).await]);
 }

@@ -91,24 +91,33 @@ async fn the_inspector_lists_and_calls_over_stdio_in_both_eras() {
 }
 
 #[tokio::test]
-async fn the_python_client_negotiates_by_itself() {
+async fn the_python_client_negotiates_by_itself_over_http_and_stdio() {
     let (gateway, server) = started().await;
+    let registry = Registry::new().child("two", &["--tools", "beep,say"]);
+    let other = Gateway::of(&registry);
+    let config = other.folder().join("mcp_servers.yaml");
     let program = r#"
 import asyncio, sys
+from mcp import StdioServerParameters
 from mcp.client import Client
 async def main():
-    async with Client(sys.argv[1]) as client:
+    command, *arguments = sys.argv[1:]
+    async with Client(StdioServerParameters(command=command, args=arguments) if arguments else command) as client:
         tools = await client.list_tools()
         print(sorted(tool.name for tool in tools.tools))
         answer = await client.call_tool("say", {"words": "hello"})
         print(answer.content[0].text)
 asyncio.run(main())
 "#;
-    let home = tempfile::tempdir().expect("a folder");
-    let mut command = peers::command("peer-python", home.path());
-    command.args(["-c", program, &gateway.url("/mcp")]);
-    let (stdout, stderr) = output(command).await;
-    assert_eq!(stdout, "['beep', 'say']\n{\"words\":\"hello\"}\n", "{stderr}");
+    let config = config.to_str().expect("UTF-8");
+    let spawned = [env!("CARGO_BIN_EXE_switchyard"), "stdio", "--config", config];
+    for target in [&[gateway.url("/mcp").as_str()][..], &spawned] {
+        let home = tempfile::tempdir().expect("a folder");
+        let mut command = peers::command("peer-python", home.path());
+        command.args(["-c", program]).args(target);
+        let (stdout, stderr) = output(command).await;
+        assert_eq!(stdout, "['beep', 'say']\n{\"words\":\"hello\"}\n", "{target:?}: {stderr}");
+    }
     assert_eq!(server.runs("say"), 1);
 }
 

@@ -2,8 +2,8 @@
 //! through the program and not here is the program's. All of them can do everything.
 
 use super::fixtures::{
-    CANCEL, FEATURES, PYTHON, PYTHON_AUTO, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, all_is_ok, http, path,
-    server, sse, stdio, visit, visit_by_rmcp,
+    CANCEL, FEATURES, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, all_is_ok, http, path, server, sse, stdio,
+    visit, visit_by_rmcp,
 };
 use crate::support::peers;
 
@@ -16,13 +16,10 @@ fn command(interpreter: &str, file: &str) -> Vec<String> {
 async fn the_rust_sdk_and_the_servers_of_its_era() {
     let (old, new) =
         (server("peer-node", &["server-ts1.mjs"]).await, server("peer-node", &["server-ts2.mjs"]).await);
-    let both = server("peer-python", &["server.py"]).await;
-    let [old, new, both] = [&old, &new, &both].map(|server| [http("http", &server.url("/mcp"))]);
+    let [old, new] = [&old, &new].map(|server| [http("http", &server.url("/mcp"))]);
     all_is_ok(&[
         visit_by_rmcp(("2025-06-18", "2025-06-18"), &old, &FEATURES).await,
         visit_by_rmcp(("2025-11-25", "2025-11-25"), &old, &FEATURES).await,
-        visit_by_rmcp(("2025-11-25", "2025-11-25"), &both, &FEATURES).await,
-        visit_by_rmcp(("2026-07-28", "2026-07-28"), &both, &FEATURES).await,
         visit_by_rmcp(("2026-07-28", "2026-07-28"), &new, &FEATURES).await,
         visit_by_rmcp(("2025-11-25", "2025-11-25"), &old, &CANCEL).await,
         visit_by_rmcp(("2026-07-28", "2026-07-28"), &new, &CANCEL).await,
@@ -38,38 +35,15 @@ async fn every_old_client_and_the_old_server() {
         stdio("stdio", &command("peer-node", "server-ts1.mjs")),
     ];
     all_is_ok(&[
-        visit(&[TS1, TS2, PYTHON], &targets, &FEATURES).await,
-        visit(&[TS1, TS2, PYTHON], &targets, &CANCEL).await,
+        visit(&[TS1, TS2], &targets, &FEATURES).await,
+        visit(&[TS1, TS2], &targets, &CANCEL).await,
         visit(&[TS2_MARCH, TS2_JUNE], &targets[..1], &FEATURES).await,
     ]);
 }
 
 #[tokio::test]
-async fn every_new_client_and_the_new_servers() {
-    let (typescript, python) =
-        (server("peer-node", &["server-ts2.mjs"]).await, server("peer-python", &["server.py"]).await);
-    let targets = [
-        http("typescript", &typescript.url("/mcp")),
-        http("python", &python.url("/mcp")),
-        stdio("python stdio", &command("peer-python", "server.py")),
-    ];
-    all_is_ok(&[
-        visit(&[TS2_AUTO, PYTHON_AUTO], &targets, &FEATURES).await,
-        visit(&[TS2_AUTO, PYTHON_AUTO], &targets, &CANCEL).await,
-    ]);
-}
-
-#[tokio::test]
-async fn every_old_client_and_the_server_of_both_eras() {
-    let (python, streams) =
-        (server("peer-python", &["server.py"]).await, server("peer-python", &["server.py", "sse"]).await);
-    let targets = [
-        http("http", &python.url("/mcp")),
-        sse("sse", &streams.url("/sse")),
-        stdio("stdio", &command("peer-python", "server.py")),
-    ];
-    all_is_ok(&[
-        visit(&[TS1, TS2, PYTHON], &targets, &FEATURES).await,
-        visit(&[TS1, TS2, PYTHON], &targets, &CANCEL).await,
-    ]);
+async fn every_new_client_and_the_new_server() {
+    let typescript = server("peer-node", &["server-ts2.mjs"]).await;
+    let targets = [http("http", &typescript.url("/mcp"))];
+    all_is_ok(&[visit(&[TS2_AUTO], &targets, &FEATURES).await, visit(&[TS2_AUTO], &targets, &CANCEL).await]);
 }

@@ -45,7 +45,6 @@ type Outcomes = BTreeMap<String, BTreeMap<String, String>>;
 /// A client program and the way it negotiates.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    interpreter: &'static str,
     file: &'static str,
     mode: &'static str,
     /// The revision that it negotiates.
@@ -54,11 +53,7 @@ pub struct Program {
 
 impl Program {
     const fn typescript(file: &'static str, mode: &'static str, speaks: &'static str) -> Self {
-        Self { interpreter: "peer-node", file, mode, speaks }
-    }
-
-    const fn python(mode: &'static str, speaks: &'static str) -> Self {
-        Self { interpreter: "peer-python", file: "client.py", mode, speaks }
+        Self { file, mode, speaks }
     }
 }
 
@@ -67,11 +62,8 @@ pub const TS2: Program = Program::typescript("client-ts2.mjs", "legacy", "2025-1
 pub const TS2_AUTO: Program = Program::typescript("client-ts2.mjs", "auto", "2026-07-28");
 pub const TS2_MARCH: Program = Program::typescript("client-ts2.mjs", "2025-03-26", "2025-03-26");
 pub const TS2_JUNE: Program = Program::typescript("client-ts2.mjs", "2025-06-18", "2025-06-18");
-pub const PYTHON: Program = Program::python("legacy", "2025-11-25");
-pub const PYTHON_AUTO: Program = Program::python("auto", "2026-07-28");
-/// Clients of both eras at a server that speaks the legacy era only.
+/// A client of both eras at a server that speaks the legacy era only.
 pub const TS2_FALLS_BACK: Program = Program::typescript("client-ts2.mjs", "auto", "2025-11-25");
-pub const PYTHON_FALLS_BACK: Program = Program::python("auto", "2025-11-25");
 
 /// A target: its name in the results, and its description for `features.mjs`.
 pub type Target = (String, Value);
@@ -109,7 +101,7 @@ async fn outcomes(program: Program, targets: &[Target], features: &[&str]) -> Ou
     let home = tempfile::tempdir().expect("a folder");
     let targets: serde_json::Map<String, Value> = targets.iter().cloned().collect();
     let ask = json!({"mode": program.mode, "features": features, "targets": targets});
-    let mut command = peers::command(program.interpreter, home.path());
+    let mut command = peers::command("peer-node", home.path());
     command.args([path(program.file), ask.to_string()]);
     let (stdout, stderr) = output(command).await;
     // Only the last line counts, because the SDKs print lines too.

@@ -6,7 +6,6 @@ mod clients;
 mod direct;
 mod fixtures;
 mod lists;
-mod rag;
 mod rmcp_client;
 mod servers;
 

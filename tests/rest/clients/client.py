@@ -95,7 +95,7 @@ def tools(api: Api) -> None:
         page = have(ToolList, list_tools.sync(client=api, server="issues", limit=1, cursor=cursor))
         of_server += [tool.tool for tool in page.tools]
         cursor = page.next_cursor
-    assert cursor is UNSET and of_server == ["create_issue", "refuse", "ask"], of_server
+    assert cursor is UNSET and of_server == ["create_issue", "refuse", "book"], of_server
     found = have(ToolList, list_tools.sync(client=api, query="ISSUE title")).tools
     assert [(tool.server, tool.name) for tool in found][:1] == [("issues", "create_issue")], found
     assert have(dict, found[0].definition["inputSchema"])["required"] == ["title"]
@@ -114,12 +114,12 @@ def calls(api: Api) -> None:
     refused = have(CallAnswer, call_tool.sync(client=api, body=request("refuse")))
     assert (refused.success, refused.code, refused.error) == (False, CallCode.TOOL_ERROR, "the title is taken"), refused
     assert refused.retryable is False and refused.structured_content is UNSET and have(str, refused.hint)
-    asked = have(CallAnswer, call_tool.sync(client=api, body=request("ask")))
+    asked = have(CallAnswer, call_tool.sync(client=api, body=request("book")))
     assert (asked.success, asked.error) == (False, "nobody answered"), "a plain call cannot be asked"
     unknown = problem(call_tool.sync_detailed(client=api, body=request("crate_issue")), 404, Code.TOOL_NOT_FOUND)
     assert (unknown.server, unknown.tool, unknown.nearest) == ("issues", "crate_issue", ["create_issue"]), unknown
     assert unknown.available is UNSET and unknown.retry_after_ms is UNSET
-    body = CallRequest.from_dict({"tool": "ask", "timeout": 0})
+    body = CallRequest.from_dict({"tool": "book", "timeout": 0})
     wrong = problem(call_tool.sync_detailed(client=api, body=body), 400, Code.INVALID_REQUEST)
     assert have(list, wrong.errors)[0].field == "timeout", wrong
 
@@ -154,7 +154,7 @@ def offers(api: Api) -> None:
 def operations(api: Api) -> None:
     assert have(Server, reconnect_server.sync("issues", client=api)).state == ServerState.READY
     assert have(Server, disable_server.sync("issues", client=api)).state == ServerState.DISABLED
-    problem(call_tool.sync_detailed(client=api, body=request("ask")), 503, Code.SERVER_UNAVAILABLE)
+    problem(call_tool.sync_detailed(client=api, body=request("book")), 503, Code.SERVER_UNAVAILABLE)
     assert have(Server, enable_server.sync("issues", client=api)).state == ServerState.READY
     assert have(Server, approve_tools.sync("issues", client=api, current=True)).changed_tool_count == 0
     assert "issues" in have(Reloaded, reload.sync(client=api)).unchanged
@@ -178,7 +178,7 @@ def live_events(api: Api) -> None:
 
 
 def streamed_call(api: Api) -> None:
-    how = call_tool._get_kwargs(body=request("ask"))
+    how = call_tool._get_kwargs(body=request("book"))
     how["headers"]["Accept"] = "text/event-stream"
     seen: list[str] = []
     call = ""
@@ -193,13 +193,13 @@ def streamed_call(api: Api) -> None:
         elif name == "question":
             question = QuestionEvent.from_dict(data)
             assert (question.server, question.kind) == ("issues", QuestionKind.ELICITATION), question
-            assert question.request["message"] == "What is your name?"
-            result = JsonObject.from_dict({"action": "accept", "content": {"name": "Ann"}})
+            assert question.request["message"] == "Where to?"
+            result = JsonObject.from_dict({"action": "accept", "content": {"city": "Oslo"}})
             given = QuestionAnswer(id=question.id, result=result)
             assert int(answer_question.sync_detailed(call, client=api, body=given).status_code) == 204
             problem(answer_question.sync_detailed(call, client=api, body=given), 404, Code.NOT_FOUND)
         elif name == "result":
-            assert CallAnswer.from_dict(data).data == "Hello Ann", data
+            assert CallAnswer.from_dict(data).data == "booked 1 bags to Oslo, economy", data
     assert seen[0] == "call" and seen[-1] == "result" and {"progress", "message", "question"} <= set(seen), seen
 
 

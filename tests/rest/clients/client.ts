@@ -62,7 +62,7 @@ async function tools(client: Client): Promise<void> {
     ofServer.push(...page.tools.map((tool) => tool.tool));
     cursor = page.next_cursor;
   } while (cursor !== undefined);
-  deepEqual(ofServer, ['create_issue', 'refuse', 'ask']);
+  deepEqual(ofServer, ['create_issue', 'refuse', 'book']);
   const found = good(await listTools({ client, query: { query: 'ISSUE title' } })).tools;
   deepEqual([found[0].server, found[0].name], ['issues', 'create_issue']);
   equal(good(await listServerTools({ client, path: { name: 'issues' } })).tools.length, 3);
@@ -81,7 +81,7 @@ async function calls(client: Client): Promise<void> {
   deepEqual([refused.success, refused.code, refused.error], [false, 'tool_error', 'the title is taken']);
   const unknown = problem(await callTool({ client, body: request('crate_issue') }), 404, 'tool_not_found');
   deepEqual([unknown.server, unknown.tool, unknown.nearest], ['issues', 'crate_issue', ['create_issue']]);
-  const wrong = problem(await callTool({ client, body: { tool: 'ask', timeout: 0 } }), 400, 'invalid_request');
+  const wrong = problem(await callTool({ client, body: { tool: 'book', timeout: 0 } }), 400, 'invalid_request');
   equal(wrong.errors?.[0].field, 'timeout');
 }
 
@@ -112,7 +112,7 @@ async function operations(client: Client): Promise<void> {
   const path = { name: 'issues' };
   equal(good(await reconnectServer({ client, path })).state, 'ready');
   equal(good(await disableServer({ client, path })).state, 'disabled');
-  problem(await callTool({ client, body: request('ask') }), 503, 'server_unavailable');
+  problem(await callTool({ client, body: request('book') }), 503, 'server_unavailable');
   equal(good(await enableServer({ client, path })).state, 'ready');
   equal(good(await approveTools({ client, path, query: { current: true } })).changed_tool_count, 0);
   ok(good(await reload({ client })).unchanged.includes('issues'));
@@ -147,13 +147,13 @@ async function streamedCall(client: Client): Promise<void> {
   let call = '';
   let answering: Promise<unknown> = Promise.resolve();
   const answer = async (question: QuestionEvent): Promise<void> => {
-    deepEqual([question.server, question.kind, question.request.message], ['issues', 'elicitation', 'What is your name?']);
-    const body: QuestionAnswer = { id: question.id, result: { action: 'accept', content: { name: 'Ann' } } };
+    deepEqual([question.server, question.kind, question.request.message], ['issues', 'elicitation', 'Where to?']);
+    const body: QuestionAnswer = { id: question.id, result: { action: 'accept', content: { city: 'Oslo' } } };
     equal((await answerQuestion({ client, path: { call }, body })).response?.status, 204);
   };
   const { stream } = await client.sse.post({
     url: '/api/v1/mcp/call',
-    body: request('ask'),
+    body: request('book'),
     security: [{ scheme: 'bearer', type: 'http' }],
     headers: { Accept: 'text/event-stream', 'Content-Type': 'application/json' },
     sseMaxRetryAttempts: 1,
@@ -164,7 +164,7 @@ async function streamedCall(client: Client): Promise<void> {
       if (event === 'progress') equal((data as ProgressEvent).message, 'asking');
       if (event === 'message') equal((data as MessageEvent).logger, 'issues');
       if (event === 'question') answering = answer(data as QuestionEvent);
-      if (event === 'result') equal((data as CallAnswer).data, 'Hello Ann');
+      if (event === 'result') equal((data as CallAnswer).data, 'booked 1 bags to Oslo, economy');
     },
   });
   for await (const _ of stream);

@@ -1,14 +1,20 @@
-"""What differs between a run of the steps directly and one through Switchyard: pure, no files and no processes.
+"""What differs between a run of something directly and one through Switchyard, and which differences are as they should be: pure,
+no files and no processes.
 
 A run is a list of `[item, outcome]`. Outcomes are compared member by member, so that one difference is one path:
 `a: list Tools at once / result.tools[3]`. Lists of named definitions are compared by name, and their order as well.
+
+A difference is settled by an entry with its reason. A `*` in a pattern stands for any text, and nothing else is special. A
+pattern of pairs that no difference needs any more fails the step, as does a difference that no entry has.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 Run = Sequence[tuple[str, Any]]
@@ -79,3 +85,50 @@ def _named(elements: list[Any], key: str) -> bool:
 def _short(value: Any) -> str:
     text = value if value is NOTHING else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Places that differ for a reason, and what they have through Switchyard; all four are patterns."""
+
+    #: What was compared, such as `server/client`.
+    pairs: tuple[str, ...]
+    items: tuple[str, ...]
+    paths: tuple[str, ...]
+    reason: str
+    #: As the report prints it, so at most 300 characters.
+    through: tuple[str, ...] = ("*",)
+    #: Whether timing decides, so that a run without the difference is fine as well.
+    racing: bool = False
+
+    def excuses(self, one: Difference) -> bool:
+        """Whether this is about that difference."""
+        return _any(self.items, one.item) and _any(self.paths, one.path) and _any(self.through, one.through)
+
+
+def _any(patterns: Iterable[str], text: str) -> bool:
+    return any(_compiled(pattern).fullmatch(text) for pattern in patterns)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")))
+
+
+def reason(pair: str, one: Difference, entries: Iterable[Settled]) -> str | None:
+    """Why a difference is as it should be, if it is."""
+    return next((entry.reason for entry in entries if _any(entry.pairs, pair) and entry.excuses(one)), None)
+
+
+def stale(
+    found: Collection[tuple[str, Difference]], ran: Collection[str], entries: Iterable[Settled]
+) -> list[tuple[str, Settled]]:
+    """Patterns of pairs that ran and that no difference needed, with their entries."""
+    return [
+        (pattern, entry)
+        for entry in entries
+        if not entry.racing
+        for pattern in entry.pairs
+        if any(_any([pattern], pair) for pair in ran)
+        and not any(_any([pattern], pair) and entry.excuses(one) for pair, one in found)
+    ]
