@@ -23,6 +23,10 @@ use crate::limits::{self, MAX_ACCESS_TOKEN, MAX_ID_TOKEN, MAX_REFRESH_TOKEN, bou
 use crate::secret_json;
 use crate::token_spelling::{Failure, Members};
 
+/// The types of tokens that are sent together with a proof, or not to a server at all (RFC 9449, RFC 6749, section 7.1;
+/// RFC 8693, section 2.2.1).
+const BOUND_TYPES: [&str; 4] = ["DPoP", "PoP", "MAC", "N_A"];
+
 /// The tokens of one login.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tokens {
@@ -55,7 +59,12 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
+    /// Reads the tokens, which Slack has in `authed_user` if a person agreed to them for itself alone.
     fn of(members: &Members) -> Option<Self> {
+        Self::of_members(members).or_else(|| Self::of_members(&members.object("authed_user")?))
+    }
+
+    fn of_members(members: &Members) -> Option<Self> {
         let text = |name| members.text(name);
         Some(Self {
             access_token: text("access_token")?,
@@ -78,8 +87,9 @@ impl fmt::Debug for Granted {
 impl Granted {
     /// Returns the tokens. `requested` are the scopes of the request, which are granted if the answer names none.
     pub(crate) fn into_tokens(self, requested: &[String]) -> Result<Tokens, Error> {
-        // It is required, and some services leave it out. They give bearer tokens.
-        if let Some(kind) = self.token_type.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+        // Services that leave the type out, or have words of their own for it, give bearer tokens.
+        let is_bound = |kind: &&str| BOUND_TYPES.iter().any(|bound| bound.eq_ignore_ascii_case(kind));
+        if let Some(kind) = self.token_type.as_deref().filter(is_bound) {
             let kind = foreign_text(kind, &[]);
             return Err(Error::refused(format!(
                 "the authorization server gave a token of the type `{kind}`, and Switchyard sends bearer tokens only"

@@ -1,12 +1,12 @@
-//! The spellings of token endpoints: JSON or a form, numbers as text, lists of scopes, and errors of their own.
+//! The spellings of token and registration endpoints: JSON or a form, numbers as text, lists of scopes, and errors of their own.
 //!
 //! Invariants: a member of a type that it should not have counts as absent, as `null` does. Nothing is read from the
 //! status: some services answer errors with 200.
 //!
-//! Not here: what a member or an error means (`token_response`).
+//! Not here: what a member or an error means (`token_response`, `registration`).
 //!
 //! Source: RFC 6749, sections 5.1 and 5.2. GitHub answers as a form unless JSON is asked for, with status 200 for errors,
-//! and separates scopes with commas.
+//! and separates scopes with commas. Slack calls bearer tokens `bot` and `user`, and has that of a person in an object.
 
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use url::form_urlencoded;
 
 /// A longer life of a token counts as this.
 const MAX_LIFE_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
+/// A larger number counts as this: the last second of the year 9999.
+const MAX_NUMBER: f64 = 253_402_300_799.0;
 /// Most members of an answer that is a form.
 const MAX_FIELDS: usize = 64;
 
@@ -70,12 +72,26 @@ impl Members {
         self.0.get(name)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// Reads a positive number of seconds, which may be a text.
-    pub(crate) fn seconds(&self, name: &str) -> Option<Duration> {
+    /// Returns an id, which some services write as a number.
+    pub(crate) fn id(&self, name: &str) -> Option<String> {
+        self.text(name).or_else(|| Some(self.0.get(name)?.as_number()?.to_string()))
+    }
+
+    /// Returns the object `name`.
+    pub(crate) fn object(&self, name: &str) -> Option<Self> {
+        self.0.get(name)?.as_object().cloned().map(Self)
+    }
+
+    /// Reads a positive number, which may be a text.
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
         let value = self.0.get(name)?;
-        let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-        let is_positive = seconds > 0.0 && seconds.is_finite();
-        is_positive.then(|| Duration::from_secs_f64(seconds.min(MAX_LIFE_SECONDS)))
+        let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        (number > 0.0 && number.is_finite()).then_some(number.min(MAX_NUMBER))
+    }
+
+    /// Reads the time for which a token lives.
+    pub(crate) fn seconds(&self, name: &str) -> Option<Duration> {
+        self.number(name).map(|seconds| Duration::from_secs_f64(seconds.min(MAX_LIFE_SECONDS)))
     }
 
     /// Reads words: a text with spaces between them, or a list.
