@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
 use secrecy::ExposeSecret;
@@ -169,9 +171,19 @@ fn key_of(jwk: &Jwk, algorithms: &[Algorithm]) -> Option<Result<VerificationKey,
     if !is_for_signatures(jwk) || family_of(jwk) != family {
         return None;
     }
-    let key = DecodingKey::from_jwk(jwk).map_err(|_| Error::Key("a key of the key set cannot be read"));
+    let key = material(jwk).ok_or(Error::Key("a key of the key set cannot be read"));
     let algorithm = jwk.common.key_algorithm.and_then(|named| Algorithm::try_from(named).ok());
     Some(key.and_then(|key| check(&key, algorithms).map(|()| VerificationKey::of(algorithm, key))))
+}
+
+/// Reads the key material. Some services write the padding of Base64, or the zero byte of the sign of a large number, which
+/// an RSA key must not have (RFC 7518, section 6.3.1.1).
+fn material(jwk: &Jwk) -> Option<DecodingKey> {
+    let AlgorithmParameters::RSA(key) = &jwk.algorithm else { return DecodingKey::from_jwk(jwk).ok() };
+    let modulus = URL_SAFE_NO_PAD.decode(key.n.trim_end_matches('=')).ok()?;
+    let exponent = URL_SAFE_NO_PAD.decode(key.e.trim_end_matches('=')).ok()?;
+    let start = modulus.iter().take_while(|byte| **byte == 0).count();
+    Some(DecodingKey::from_rsa_raw_components(&modulus[start..], &exponent))
 }
 
 fn collect(read: impl IntoIterator<Item = (VerificationKey, Jwk)>) -> Result<VerificationKeys, Error> {

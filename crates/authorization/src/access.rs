@@ -111,10 +111,11 @@ impl RequestedAccess {
         Access { role: self.role.unwrap_or(DEFAULT), view: self.view.clone() }.within(rights)
     }
 
-    /// Returns the part of `granted` that a later request names. It must not name more.
-    pub(crate) fn narrowed(&self, granted: &Access) -> Result<Access, Error> {
+    /// Returns the part of `granted` that a later request names. It must not name more that an owner with `rights` could
+    /// grant. The rest is left out as in [`RequestedAccess::granted`], because some clients repeat their first request.
+    pub(crate) fn narrowed(&self, granted: &Access, rights: &Access) -> Result<Access, Error> {
         let more = || Error::new(Code::InvalidScope, "`scope` has more than what was granted");
-        let role = self.role.unwrap_or(granted.role);
+        let role = self.role.unwrap_or(granted.role).min(rights.role);
         let is_more =
             role > granted.role || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
         if is_more {
@@ -211,18 +212,20 @@ mod tests {
 
     #[test]
     fn refresh_may_narrow_a_grant_and_never_widen_it() {
-        use Role::{Caller, Reader};
-        for (scope, expected) in [
-            (None, Some(access(Caller, None))),
-            (Some("mcp:read"), Some(access(Reader, None))),
-            (Some("mcp:call view:help"), Some(access(Caller, Some("help")))),
-            (Some("mcp:admin"), None),
+        use Role::{Caller, Reader, Superuser};
+        for (scope, rights, expected) in [
+            (None, Superuser, Some(access(Caller, None))),
+            (Some("mcp:read"), Superuser, Some(access(Reader, None))),
+            (Some("mcp:call view:help"), Superuser, Some(access(Caller, Some("help")))),
+            (Some("mcp:admin"), Superuser, None),
+            (Some("mcp:read mcp:call mcp:admin offline_access"), Caller, Some(access(Caller, None))),
         ] {
-            let narrowed = RequestedAccess::parse(scope).expect("scopes").narrowed(&access(Caller, None));
+            let (granted, rights) = (access(Caller, None), access(rights, None));
+            let narrowed = RequestedAccess::parse(scope).expect("scopes").narrowed(&granted, &rights);
             assert_eq!(narrowed.ok(), expected, "{scope:?}");
         }
         let bound = access(Caller, Some("help"));
-        let narrowed = |scope| RequestedAccess::parse(Some(scope)).expect("scopes").narrowed(&bound);
+        let narrowed = |scope| RequestedAccess::parse(Some(scope)).expect("scopes").narrowed(&bound, &bound);
         assert_eq!(narrowed("mcp:read"), Ok(access(Reader, Some("help"))));
         assert_eq!(narrowed("view:other").expect_err("another view").code, Code::InvalidScope);
     }

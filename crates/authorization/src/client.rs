@@ -111,27 +111,18 @@ impl ClientMetadata {
         if members.client_secret.is_some() {
             return Err(invalid("the document has a secret, which everybody can read"));
         }
-        // A document is for all authorization servers, so URIs that this one does not accept are left out.
-        let redirect_uris: Vec<_> =
-            members.redirect_uris.iter().filter_map(|uri| RedirectUri::parse(uri).ok()).collect();
-        if redirect_uris.is_empty() {
-            return Err(Error::new(
-                Code::InvalidRedirectUri,
-                "the document has no redirect URI that is accepted",
-            ));
-        }
+        let redirect_uris = accepted(&members.redirect_uris, "the document has no redirect URI")?;
         members.finish(redirect_uris, false)
     }
 
     /// Reads the request of a client that registers itself.
     pub(crate) fn of_registration(json: &Raw) -> Result<Self, Error> {
         let members = members(json)?;
-        let parsed = members.redirect_uris.iter().map(|uri| RedirectUri::parse(uri));
-        let redirect_uris = parsed.collect::<Result<Vec<_>, _>>();
-        let redirect_uris = redirect_uris.map_err(|reason| Error::new(Code::InvalidRedirectUri, reason))?;
-        if redirect_uris.is_empty() || redirect_uris.len() > MAX_REDIRECT_URIS {
-            return Err(Error::new(Code::InvalidRedirectUri, "expected 1 to 16 `redirect_uris`"));
+        let expected = "expected 1 to 16 `redirect_uris`";
+        if members.redirect_uris.len() > MAX_REDIRECT_URIS {
+            return Err(Error::new(Code::InvalidRedirectUri, expected));
         }
+        let redirect_uris = accepted(&members.redirect_uris, expected)?;
         members.finish(redirect_uris, true)
     }
 
@@ -154,8 +145,9 @@ impl Members {
         redirect_uris: Vec<RedirectUri>,
         replaces_secrets: bool,
     ) -> Result<ClientMetadata, Error> {
+        // Some clients write empty values for what they leave open.
         let has = |list: &Option<Vec<String>>, word: &str| {
-            list.as_ref().is_none_or(|list| list.iter().any(|item| item == word))
+            list.as_ref().is_none_or(|list| list.is_empty() || list.iter().any(|item| item == word))
         };
         if !has(&self.grant_types, "authorization_code") || !has(&self.response_types, "code") {
             return Err(invalid(
@@ -164,9 +156,9 @@ impl Members {
         }
         let refreshes = has(&self.grant_types, "refresh_token");
         let authentication = match self.token_endpoint_auth_method.as_deref() {
-            None | Some("none") => ClientAuthentication::None,
+            None | Some("none" | "") => ClientAuthentication::None,
             Some("private_key_jwt") => keys(self.jwks, self.jwks_uri)?,
-            Some("client_secret_basic" | "client_secret_post") if replaces_secrets => {
+            Some("client_secret_basic" | "client_secret_post" | "client_secret_jwt") if replaces_secrets => {
                 ClientAuthentication::None
             }
             Some(_) => {
@@ -176,6 +168,20 @@ impl Members {
         let name = self.client_name.map(|name| shown_name(&name)).filter(|name| !name.is_empty());
         Ok(ClientMetadata { name, redirect_uris, authentication, refreshes })
     }
+}
+
+/// Returns those of `uris` that are accepted. The others are left out, because clients describe themselves in the same way
+/// to all authorization servers. The error is about the first one, or `none` if there is none.
+fn accepted(uris: &[String], none: &'static str) -> Result<Vec<RedirectUri>, Error> {
+    let (mut accepted, mut reason) = (Vec::new(), None);
+    for uri in uris {
+        match RedirectUri::parse(uri) {
+            Ok(uri) => accepted.push(uri),
+            Err(refused) => reason = reason.or(Some(refused)),
+        }
+    }
+    let refused = || Error::new(Code::InvalidRedirectUri, reason.unwrap_or(none));
+    if accepted.is_empty() { Err(refused()) } else { Ok(accepted) }
 }
 
 fn members(json: &Raw) -> Result<Members, Error> {
@@ -384,7 +390,7 @@ mod tests {
         assert!(!plain.expect("a client").refreshes);
         let many = format!(r#"{{"redirect_uris": [{}]}}"#, vec![r#""https://a.example/""#; 17].join(","));
         for text in
-            ["{}", r#"{"redirect_uris": []}"#, &many, r#"{"redirect_uris": ["https://a.example/", "x"]}"#]
+            ["{}", r#"{"redirect_uris": []}"#, &many, r#"{"redirect_uris": ["http://a.example/", "x"]}"#]
         {
             assert_eq!(registration(text).expect_err(text).code, Code::InvalidRedirectUri);
         }
@@ -393,6 +399,41 @@ mod tests {
         {
             assert_eq!(registration(text).expect_err(text).code, Code::InvalidClientMetadata);
         }
+    }
+
+    #[test]
+    fn registration_keeps_the_redirect_uris_that_are_accepted() {
+        let read = registration(
+            r#"{"redirect_uris": ["myapp://cb", "", "http://localhost:1/cb", "http://a.example/"]}"#,
+        );
+        let read = read.expect("a client");
+        assert_eq!(
+            read.redirect_uris.iter().map(RedirectUri::as_str).collect::<Vec<_>>(),
+            ["http://localhost:1/cb"]
+        );
+        let refused = registration(r#"{"redirect_uris": ["https://a.example/#x", "myapp://cb"]}"#)
+            .expect_err("refused");
+        assert_eq!(refused.description, "a redirect URI has a fragment", "the reason of the first");
+    }
+
+    #[test]
+    fn empty_value_of_a_registration_counts_as_absent() {
+        let read = registration(
+            r#"{"redirect_uris": ["https://a.example/"], "grant_types": [], "response_types": [], "client_name": "",
+               "token_endpoint_auth_method": "", "jwks_uri": "", "scope": "", "contacts": null, "jwks": null}"#,
+        );
+        let read = read.expect("a client");
+        assert!(
+            matches!(read.authentication, ClientAuthentication::None)
+                && read.refreshes
+                && read.name.is_none()
+        );
+        let with_secret =
+            r#"{"redirect_uris": ["https://a.example/"], "token_endpoint_auth_method": "client_secret_jwt"}"#;
+        assert!(matches!(
+            registration(with_secret).expect("a client").authentication,
+            ClientAuthentication::None
+        ));
     }
 
     #[test]

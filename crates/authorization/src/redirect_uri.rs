@@ -15,7 +15,38 @@ use crate::fetch::host_and_port;
 /// Limit of the length in bytes.
 const MAX_BYTES: usize = 2_048;
 /// Schemes of known programs, which have no dot as RFC 8252 asks for.
-const KNOWN_SCHEMES: [&str; 6] = ["cursor", "raycast", "vscode", "vscode-insiders", "warp", "windsurf"];
+const KNOWN_SCHEMES: [&str; 11] = [
+    "antigravity",
+    "cursor",
+    "kiro",
+    "positron",
+    "raycast",
+    "trae",
+    "vscode",
+    "vscode-insiders",
+    "vscodium",
+    "warp",
+    "windsurf",
+];
+/// Schemes that browsers and systems treat themselves, so that no program gets the answer.
+const FOREIGN_SCHEMES: [&str; 16] = [
+    "about",
+    "blob",
+    "content",
+    "data",
+    "file",
+    "filesystem",
+    "ftp",
+    "intent",
+    "javascript",
+    "mailto",
+    "sms",
+    "tel",
+    "vbscript",
+    "view-source",
+    "ws",
+    "wss",
+];
 /// The beginnings of loopback URIs. Each is followed by a port, a path, a query or the end.
 const LOOPBACK: [&str; 3] = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
 
@@ -37,6 +68,15 @@ pub enum Receiver {
 impl RedirectUri {
     /// Reads a URI that a client registers. The error says what is wrong.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
+        Self::read(text, |scheme| scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme))
+    }
+
+    /// Reads a URI that the operator writes for a client, which may be any program.
+    pub fn of_operator(text: &str) -> Result<Self, &'static str> {
+        Self::read(text, |scheme| !FOREIGN_SCHEMES.contains(&scheme))
+    }
+
+    fn read(text: &str, is_of_program: impl FnOnce(&str) -> bool) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("a redirect URI is longer than 2048 bytes");
         }
@@ -54,10 +94,10 @@ impl RedirectUri {
             // Browsers skip further slashes in front of the host.
             "https" => text.strip_prefix("https://").is_some_and(|rest| !rest.starts_with('/')),
             "http" => is_loopback(text, &url),
-            scheme => (scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme)) && text.starts_with(scheme),
+            scheme => is_of_program(scheme) && text.starts_with(scheme),
         };
         let expected = "a redirect URI has to begin with https://, or be a loopback address over http, or have the \
-                        scheme of a program with a dot in it";
+                        scheme of a program with a dot in it; an operator can list a client with another scheme";
         if is_accepted { Ok(Self(text.to_owned())) } else { Err(expected) }
     }
 
@@ -151,6 +191,7 @@ mod tests {
             ("http://[::1]:9/cb?a=b", Receiver::Loopback),
             ("cursor://anysphere.cursor-mcp/oauth/callback", Receiver::Program("cursor".into())),
             ("warp://mcp/oauth2callback", Receiver::Program("warp".into())),
+            ("vscodium://publisher.extension/callback", Receiver::Program("vscodium".into())),
             ("raycast://oauth?package_name=mcp", Receiver::Program("raycast".into())),
             ("com.example.app:/oauth", Receiver::Program("com.example.app".into())),
         ] {
@@ -203,6 +244,33 @@ mod tests {
             assert!(RedirectUri::parse(text).is_err(), "{text:?}");
         }
         assert!(RedirectUri::parse(&format!("https://app.example/{}", "a".repeat(2_048))).is_err());
+    }
+
+    #[test]
+    fn operator_may_write_the_scheme_of_any_program() {
+        let own = RedirectUri::of_operator("myapp://callback").expect("a URI");
+        assert_eq!(own.receiver(), Receiver::Program("myapp".into()));
+        assert!(
+            own.matches("myapp://callback")
+                && !own.matches("myapp://callback/")
+                && !own.matches("MYAPP://callback")
+        );
+        for text in [
+            "http://app.example/cb",
+            "https://app.example/cb#part",
+            "MyApp://callback",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "vbscript:x",
+            "blob:https://app.example/1",
+            "about:blank",
+            "mailto:a@b.example",
+            "intent://scan/",
+            "view-source:https://app.example/",
+        ] {
+            assert!(RedirectUri::of_operator(text).is_err(), "{text}");
+        }
     }
 
     #[test]

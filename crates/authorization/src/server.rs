@@ -369,10 +369,11 @@ impl AuthorizationServer {
             Step::Advance(next) => Some(next),
         };
         let rights = self.grants.rights(grant);
-        let Some(access) = rights.and_then(|rights| grant.access.within(&rights)) else {
+        let granted = rights.and_then(|rights| Some((grant.access.within(&rights)?, rights)));
+        let Some((access, rights)) = granted else {
             return Err(self.ended(&presented.grant, grant, GrantEnd::NoAccess, id).await?);
         };
-        let access = RequestedAccess::parse(scope)?.narrowed(&access)?;
+        let access = RequestedAccess::parse(scope)?.narrowed(&access, &rights)?;
         let keys = self.keys(now).await?;
         let response =
             self.response(&keys, &presented.grant, next.as_deref().unwrap_or(grant), &access, now)?;

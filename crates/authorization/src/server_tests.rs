@@ -384,6 +384,7 @@ async fn refresh_gives_what_the_owner_may_do_now() {
     let narrow = token(&site, &narrow).await.expect("tokens");
     assert_eq!(narrow.scope, "mcp:read");
     site.wait(600);
+    site.person("key:ann", Role::Superuser);
     let wide = format!("{}&scope=mcp:admin", refresh_form(&client, &narrow));
     assert_eq!(token(&site, &wide).await.expect_err("more").code, Code::InvalidScope);
     let again = token(&site, &refresh_form(&client, &narrow)).await.expect("a refused request uses no token");

@@ -74,7 +74,9 @@ impl Metadata {
         host: impl FnOnce() -> Option<Authority>,
     ) -> Option<Response> {
         let path = head.uri.path().strip_prefix(WELL_KNOWN)?;
-        if endpoint_of(path) != path || !matches!(head.method, Method::GET | Method::HEAD) {
+        // A client that writes its URL with a slash at the end finds the same URL in the document.
+        let endpoint = path.strip_suffix('/').unwrap_or(path);
+        if endpoint_of(endpoint) != endpoint || !matches!(head.method, Method::GET | Method::HEAD) {
             return None;
         }
         let document = self.document(path, host().as_ref())?;
@@ -118,7 +120,9 @@ impl Metadata {
     /// Returns the URL of the document about the endpoint of `path`, if there is one.
     pub(super) fn url(&self, path: &str, host: Option<&Authority>) -> Option<String> {
         let base = self.base(self.issuers()?.others.as_deref(), host)?;
-        Some(format!("{base}{WELL_KNOWN}{}", endpoint_of(path)))
+        let endpoint = endpoint_of(path);
+        let is_with_slash = !endpoint.is_empty() && path.strip_suffix('/') == Some(endpoint);
+        Some(format!("{base}{WELL_KNOWN}{endpoint}{}", if is_with_slash { "/" } else { "" }))
     }
 
     /// Returns the scope that a client has to request for calls, if it is known and a header can have it.

@@ -70,7 +70,7 @@ const LOCAL: (&str, &str) = ("host", "localhost:8080");
 #[tokio::test]
 async fn the_document_names_the_issuer_for_each_endpoint() {
     let door = door(&json!({}), Some(json!({})));
-    for path in ["", "/mcp", "/mcp/files", "/sse", "/sse/two%20words"] {
+    for path in ["", "/", "/mcp", "/mcp/", "/mcp/files", "/mcp/files/", "/sse", "/sse/two%20words"] {
         assert_eq!(
             document(&door, path, "LocalHost:8080").await,
             json!({"resource": format!("http://localhost:8080{path}"), "resource_name": "Switchyard",
@@ -78,7 +78,7 @@ async fn the_document_names_the_issuer_for_each_endpoint() {
         );
     }
     let long = format!("/mcp/{}", "a".repeat(129));
-    for path in ["/", "/mcp/", "/mcp/a/b", "/mcpx", "/api/v1/mcp", "/mcp/a%22;b", &long] {
+    for path in ["//", "/mcp//", "/mcp/a/b", "/mcpx", "/api/v1/mcp", "/mcp/a%22;b", &long] {
         let response = ask(&door, "GET", &format!("{PRM}{path}"), &[LOCAL]).await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
     }
@@ -138,8 +138,9 @@ async fn a_refusal_leads_to_the_document_of_its_endpoint() {
     for (path, of) in [
         ("/mcp", "/mcp"),
         ("/mcp/files", "/mcp/files"),
-        ("/mcp/", "/mcp"),
-        ("/mcp/files/", "/mcp/files"),
+        ("/mcp/", "/mcp/"),
+        ("/mcp//", "/mcp"),
+        ("/mcp/files/", "/mcp/files/"),
         ("/mcp/%22,x=%22", "/mcp"),
         ("/mcp/\"x", "/mcp"),
         ("/sse/files", "/sse/files"),

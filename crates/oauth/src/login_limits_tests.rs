@@ -28,6 +28,23 @@ async fn a_registration_is_saved_when_a_login_with_it_succeeds_and_begun_logins_
 }
 
 #[tokio::test]
+async fn login_after_a_logout_registers_again_in_case_the_service_forgot_the_client() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    for vault in [None, Some(vault_in(&folder))] {
+        let logins = logins_with(&fake, settings(), vault);
+        let before = requests(&fake, "POST /register");
+        log_in(&logins, &alice()).await.expect("a login");
+        log_in(&logins, &alice()).await.expect("a second login");
+        assert_eq!(requests(&fake, "POST /register"), before + 1);
+        logins.log_out(Some(&alice())).await.expect("a logout");
+        logins.log_out(Some(&alice())).await.expect("a logout without a login");
+        log_in(&logins, &alice()).await.expect("a login");
+        assert_eq!(requests(&fake, "POST /register"), before + 2);
+    }
+}
+
+#[tokio::test]
 async fn a_few_registrations_of_a_server_are_kept_and_the_oldest_goes() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");

@@ -278,13 +278,15 @@ impl Logins {
     }
 
     /// Logs `principal` out, or everybody where all share one login. The token is deleted here first, then revoked where
-    /// the authorization server can do that (RFC 7009).
+    /// the authorization server can do that (RFC 7009). The registration is forgotten too: an authorization server that does
+    /// not know it any more tells only the person, so a logout is the way to a new one.
     pub async fn log_out(&self, principal: Option<&Arc<str>>) -> Result<(), Error> {
         let account = self.account(principal);
         let forgotten = account.forget("the last login was ended by a logout").await;
         let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
         if let Some(held) = held {
             self.shared.revoke_deleted(&held.login).await;
+            self.shared.forget_registration(&held.login.registration).await;
         }
         Ok(())
     }

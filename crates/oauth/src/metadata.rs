@@ -3,7 +3,9 @@
 //! Source: RFC 8414, sections 2 and 3.1; RFC 9728, section 3.1; `OpenID` Connect Discovery 1.0, section 4; MCP
 //! 2026-07-28 `basic/authorization/authorization-server-discovery`.
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use url::Url;
 
 use crate::error::Error;
@@ -27,22 +29,22 @@ pub struct AuthorizationServer {
     #[serde(with = "optional_url", default)]
     pub revocation_endpoint: Option<Url>,
     /// The scopes that it knows.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_absent", default, skip_serializing_if = "Vec::is_empty")]
     pub scopes_supported: Vec<String>,
     /// The grants that it knows; `None` if it does not say.
-    #[serde(default)]
+    #[serde(deserialize_with = "or_absent", default)]
     pub grant_types_supported: Option<Vec<String>>,
     /// How clients can authenticate at the token endpoint; `None` if it does not say.
-    #[serde(default)]
+    #[serde(deserialize_with = "or_absent", default)]
     pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
     /// How the client can prove that it began the login; `None` if it does not say.
-    #[serde(default)]
+    #[serde(deserialize_with = "or_absent", default)]
     pub code_challenge_methods_supported: Option<Vec<String>>,
     /// Whether a URL can be the id of a client.
-    #[serde(default)]
+    #[serde(deserialize_with = "or_absent", default)]
     pub client_id_metadata_document_supported: bool,
     /// Whether every authorization response has the parameter `iss`.
-    #[serde(default)]
+    #[serde(deserialize_with = "or_absent", default)]
     pub authorization_response_iss_parameter_supported: bool,
 }
 
@@ -99,9 +101,19 @@ impl AuthorizationServer {
     }
 }
 
-/// A URL that may be absent. A text that is no URL counts as absent.
+/// Reads a member that may be absent. `null` and a value of another type count as absent, because many services write all
+/// members that they know.
+fn or_absent<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: DeserializeOwned + Default,
+    D: Deserializer<'de>,
+{
+    Ok(T::deserialize(Value::deserialize(from)?).unwrap_or_default())
+}
+
+/// A URL that may be absent. A value that is no URL counts as absent.
 pub(crate) mod optional_url {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde::{Deserializer, Serialize, Serializer};
     use url::Url;
 
     #[allow(clippy::ref_option)] // serde calls it with a reference to the field
@@ -110,7 +122,7 @@ pub(crate) mod optional_url {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
-        let text = Option::<String>::deserialize(from)?;
+        let text: Option<String> = super::or_absent(from)?;
         Ok(text.and_then(|text| Url::parse(&text).ok()).filter(Url::has_host))
     }
 }
@@ -121,9 +133,9 @@ pub(crate) struct Resource {
     /// Its identifier, which is sent as it is written here.
     #[serde(rename = "resource")]
     pub(crate) identifier: String,
-    #[serde(default)]
+    #[serde(deserialize_with = "or_absent", default)]
     pub(crate) authorization_servers: Vec<String>,
-    #[serde(default)]
+    #[serde(deserialize_with = "or_absent", default)]
     pub(crate) scopes_supported: Vec<String>,
 }
 
@@ -190,6 +202,8 @@ pub(crate) fn without_slash(url: &Url) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn texts(places: &[Url]) -> Vec<&str> {
@@ -228,6 +242,36 @@ mod tests {
             texts(&resource_places(&parse("https://a"))),
             ["https://a/.well-known/oauth-protected-resource"]
         );
+    }
+
+    #[test]
+    fn member_that_is_null_or_of_another_type_counts_as_absent() {
+        let names = [
+            "authorization_endpoint",
+            "registration_endpoint",
+            "revocation_endpoint",
+            "scopes_supported",
+            "grant_types_supported",
+            "token_endpoint_auth_methods_supported",
+            "code_challenge_methods_supported",
+            "client_id_metadata_document_supported",
+            "authorization_response_iss_parameter_supported",
+        ];
+        let plain = json!({"issuer": "https://a", "token_endpoint": "https://a/token"});
+        let absent: AuthorizationServer = serde_json::from_value(plain.clone()).expect("metadata");
+        assert!(absent.token_endpoint.is_some() && absent.grant_types_supported.is_none());
+        for value in [json!(null), json!(7), json!({}), json!([null])] {
+            let mut members = plain.clone();
+            names.iter().for_each(|name| members[*name] = value.clone());
+            assert_eq!(serde_json::from_value::<AuthorizationServer>(members).expect("metadata"), absent);
+            let mut members = json!({"resource": "https://a/mcp", "authorization_servers": ["https://b"]});
+            members["scopes_supported"] = value.clone();
+            let resource: Resource = serde_json::from_value(members.clone()).expect("metadata");
+            assert_eq!(resource.authorization_servers, ["https://b"], "{value}");
+            members["authorization_servers"] = value;
+            let resource: Resource = serde_json::from_value(members).expect("metadata");
+            assert!(resource.authorization_servers.is_empty());
+        }
     }
 
     #[test]

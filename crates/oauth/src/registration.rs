@@ -24,6 +24,7 @@ use crate::error::{Error, foreign_text};
 use crate::limits::{self, MAX_CLIENT_ID, MAX_CLIENT_SECRET, bounded_scopes};
 use crate::metadata::AuthorizationServer;
 use crate::secret_json;
+use crate::token_response::{Failure, Members};
 
 /// A registered secret that ends within this time is not used any more.
 const SECRET_MARGIN: Duration = Duration::from_mins(1);
@@ -195,21 +196,6 @@ fn unusable(server: &AuthorizationServer, supported: &[String]) -> Error {
     }
 }
 
-/// The answer of a registration endpoint.
-#[derive(Deserialize)]
-struct Registered {
-    client_id: String,
-    client_secret: Option<String>,
-    client_secret_expires_at: Option<u64>,
-    token_endpoint_auth_method: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct NotRegistered {
-    error: Option<String>,
-    error_description: Option<String>,
-}
-
 async fn by_request(
     services: &Services,
     endpoint: &Url,
@@ -228,25 +214,31 @@ async fn by_request(
     if let Some(later) = later(&response) {
         return Err(later);
     }
-    if !response.status.is_success() {
-        return Err(not_registered(response.status.as_u16(), response.json().ok()));
+    let members = Members::of(&response);
+    let failure = members.as_ref().and_then(Members::failure);
+    if !response.status.is_success() || failure.is_some() {
+        return Err(not_registered(response.status.as_u16(), failure));
     }
-    let registered: Registered = response.json()?;
-    let length = registered.client_id.len();
+    let unreadable =
+        || Error::refused("the authorization server registered Switchyard without a `client_id`");
+    let members = members.ok_or_else(unreadable)?;
+    let client_id = members.id("client_id").ok_or_else(unreadable)?;
+    let length = client_id.len();
     if length > MAX_CLIENT_ID {
         return Err(Error::refused(format!(
             "the authorization server registered a client id of {length} bytes, and {MAX_CLIENT_ID} are the limit; \
              register a client there by hand, and fill in `client_id`"
         )));
     }
-    let secret = registered.client_secret.as_deref().unwrap_or_default();
-    limits::check("a client secret", secret, MAX_CLIENT_SECRET)?;
-    let secret = registered.client_secret.filter(|secret| !secret.is_empty()).map(SecretString::from);
-    let method = registered.token_endpoint_auth_method.as_deref();
-    let authentication = agreed(method, requested, secret.is_some())?;
-    let made = registration(server, own, registered.client_id, authentication);
-    let end = registered.client_secret_expires_at.filter(|end| *end > 0);
-    let expires_at = end.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
+    let secret = members.text("client_secret");
+    limits::check("a client secret", secret.as_deref().unwrap_or_default(), MAX_CLIENT_SECRET)?;
+    let secret = secret.map(SecretString::from);
+    let method = members.text("token_endpoint_auth_method");
+    let authentication = agreed(method.as_deref(), requested, secret.is_some())?;
+    let made = registration(server, own, client_id, authentication);
+    // 0 means never.
+    let end = members.number("client_secret_expires_at").map(Duration::from_secs_f64);
+    let expires_at = end.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(end));
     let scopes = discovered.scopes.clone();
     Ok(Registration { client_secret: secret, expires_at, scopes, ..made })
 }
@@ -289,10 +281,10 @@ fn agreed(
     }
 }
 
-fn not_registered(status: u16, reply: Option<NotRegistered>) -> Error {
-    let reply = reply.unwrap_or(NotRegistered { error: None, error_description: None });
-    let code = foreign_text(&reply.error.unwrap_or_default(), &[]);
-    let description = foreign_text(&reply.error_description.unwrap_or_default(), &[]);
+fn not_registered(status: u16, failure: Option<Failure>) -> Error {
+    let (code, description) =
+        failure.map(|Failure { error, description }| (error, description)).unwrap_or_default();
+    let (code, description) = (foreign_text(&code, &[]), foreign_text(&description, &[]));
     Error::Unsupported {
         what: format!(
             "the authorization server does not register Switchyard (status {status} {code} {description}); register a \

@@ -60,6 +60,46 @@ async fn a_client_is_registered_with_what_both_sides_support() {
 }
 
 #[tokio::test]
+async fn every_spelling_of_a_registration_is_read() {
+    let fake = Fake::start();
+    let discovered = supporting(&fake, &["client_secret_basic", "none"]);
+    for (body, id, has_secret, expires) in [
+        (r#"{"client_id": 12345}"#, "12345", false, false),
+        (r#"{"client_id": "c", "client_secret": null, "client_secret_expires_at": null}"#, "c", false, false),
+        (
+            r#"{"client_id": "c", "client_secret": "", "redirect_uris": null, "scope": null}"#,
+            "c",
+            false,
+            false,
+        ),
+        (r#"{"client_id": "c", "client_secret": "s", "client_secret_expires_at": "0"}"#, "c", true, false),
+        (r#"{"client_id": "c", "client_secret": "s", "client_secret_expires_at": 0.0}"#, "c", true, false),
+        (r#"{"client_id": "c", "client_secret": "s", "client_secret_expires_at": -1}"#, "c", true, false),
+        (r#"{"client_id": "c", "client_secret": "s", "client_secret_expires_at": "1e12"}"#, "c", true, true),
+        (r#"{"client_id": "c", "client_secret": "s", "token_endpoint_auth_method": ""}"#, "c", true, false),
+        ("\u{feff}{\"client_id\": \"c\", \"error\": null}", "c", false, false),
+    ] {
+        for status in [200, 201] {
+            fake.answer("/register", status, "", body);
+            let made = registered(&fake, &discovered, &settings(), None).await;
+            let made = made.unwrap_or_else(|error| panic!("{body}: {error}"));
+            let read = (made.client_id.as_str(), made.client_secret.is_some(), made.expires_at.is_some());
+            assert_eq!(read, (id, has_secret, expires), "{body}");
+        }
+    }
+    for (body, expected) in [
+        (r#"{"client_id": ""}"#, "without a `client_id`"),
+        (r#"{"client_id": {}}"#, "without a `client_id`"),
+        ("<html>", "without a `client_id`"),
+        (r#"{"error": "invalid_redirect_uri", "error_description": "no loopback"}"#, "no loopback"),
+    ] {
+        fake.answer("/register", 200, "", body);
+        let error = registered(&fake, &discovered, &settings(), None).await.expect_err(body);
+        assert!(error.to_string().contains(expected), "{body}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_id_too_long_for_urls_and_forms_is_refused_with_its_length() {
     let fake = Fake::start();
     for (length, is_taken) in [(MAX_CLIENT_ID, true), (MAX_CLIENT_ID + 1, false)] {

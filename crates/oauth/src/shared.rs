@@ -141,8 +141,7 @@ impl Shared {
         Ok(SavedLogin { tokens, ..login.clone() })
     }
 
-    /// Forgets a registration that the authorization server does not know any more, unless the operator made it. The
-    /// next login registers again.
+    /// Forgets a registration that the authorization server does not know any more, unless the operator made it.
     pub(crate) async fn known_or_forgotten<T>(
         &self,
         registration: &Registration,
@@ -150,12 +149,20 @@ impl Shared {
     ) -> Result<T, Error> {
         match answered {
             Err(Error::UnknownClient { reason }) if self.settings.client_id.is_none() => {
-                lock(&self.registrations).retain(|known| !known.is_in_place_of(registration));
-                self.shelf.remove_registration(registration).await;
+                self.forget_registration(registration).await;
                 Err(Error::LoginRequired { reason })
             }
             answered => answered,
         }
+    }
+
+    /// Forgets `registration`, so that the next login registers again, unless the operator made it.
+    pub(crate) async fn forget_registration(&self, registration: &Registration) {
+        if self.settings.client_id.is_some() {
+            return;
+        }
+        lock(&self.registrations).retain(|known| !known.is_in_place_of(registration));
+        self.shelf.remove_registration(registration).await;
     }
 
     /// Returns the context of requests with a credential. Fails if the credential belongs to another issuer.

@@ -1,4 +1,5 @@
 //! The answers of a token endpoint: how services spell them, and what they mean: tokens, or an error and its consequence.
+//! Registration endpoints spell theirs in the same ways.
 //!
 //! Answers are JSON or a form, with numbers as text, lists of scopes, and errors of their own. Invariants: a member of a type
 //! that it should not have counts as absent, as `null` does. Nothing is read from the status: some services answer errors with
@@ -6,7 +7,7 @@
 //! good. An answer is never quoted apart from its error code and a few words.
 //!
 //! Source: RFC 6749, sections 5.1 and 5.2. GitHub answers as a form unless JSON is asked for, with status 200 for errors, and
-//! separates scopes with commas.
+//! separates scopes with commas. Slack calls bearer tokens `bot` and `user`, and has that of a person in an object.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -28,8 +29,14 @@ use settings::one_line;
 
 /// A longer life of a token counts as this.
 const MAX_LIFE_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
+/// A larger number counts as this: the last second of the year 9999.
+const MAX_NUMBER: f64 = 253_402_300_799.0;
 /// Most members of an answer that is a form.
 const MAX_FIELDS: usize = 64;
+
+/// The types of tokens that are sent together with a proof, or not to a server at all (RFC 9449, RFC 6749, section 7.1;
+/// RFC 8693, section 2.2.1).
+const BOUND_TYPES: [&str; 4] = ["DPoP", "PoP", "MAC", "N_A"];
 
 /// The tokens of one login.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,7 +70,12 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
+    /// Reads the tokens, which Slack has in `authed_user` if a person agreed to them for itself alone.
     fn of(members: &Members) -> Option<Self> {
+        Self::of_members(members).or_else(|| Self::of_members(&members.object("authed_user")?))
+    }
+
+    fn of_members(members: &Members) -> Option<Self> {
         let text = |name| members.text(name);
         Some(Self {
             access_token: text("access_token")?,
@@ -86,8 +98,9 @@ impl fmt::Debug for Granted {
 impl Granted {
     /// Returns the tokens. `requested` are the scopes of the request, which are granted if the answer names none.
     pub(crate) fn into_tokens(self, requested: &[String]) -> Result<Tokens, Error> {
-        // It is required, and some services leave it out. They give bearer tokens.
-        if let Some(kind) = self.token_type.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+        // Services that leave the type out, or have words of their own for it, give bearer tokens.
+        let is_bound = |kind: &&str| BOUND_TYPES.iter().any(|bound| bound.eq_ignore_ascii_case(kind));
+        if let Some(kind) = self.token_type.as_deref().filter(is_bound) {
             let kind = foreign_text(kind, &[]);
             return Err(Error::refused(format!(
                 "the authorization server gave a token of the type `{kind}`, and Switchyard sends bearer tokens only"
@@ -215,14 +228,14 @@ fn refusal(failure: &Failure, login: Login, secrets: &[SecretString], response: 
 }
 
 /// The members of one answer.
-struct Members(Map<String, Value>);
+pub(crate) struct Members(Map<String, Value>);
 
 /// A refusal.
-struct Failure {
+pub(crate) struct Failure {
     /// The error as the service spells it.
-    error: String,
+    pub(crate) error: String,
     /// Its words for people.
-    description: String,
+    pub(crate) description: String,
 }
 
 impl Failure {
@@ -242,7 +255,7 @@ impl Failure {
 
 impl Members {
     /// Reads the answer; `None` if it is neither an object nor a form.
-    fn of(response: &WholeResponse) -> Option<Self> {
+    pub(crate) fn of(response: &WholeResponse) -> Option<Self> {
         let body = response.body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&response.body);
         if let Ok(value) = serde_json::from_slice::<Value>(body) {
             return if let Value::Object(members) = value { Some(Self(members)) } else { None };
@@ -261,16 +274,30 @@ impl Members {
     }
 
     /// Returns a text that is not empty.
-    fn text(&self, name: &str) -> Option<String> {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.0.get(name)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// Reads a positive number of seconds, which may be a text.
-    fn seconds(&self, name: &str) -> Option<Duration> {
+    /// Returns an id, which some services write as a number.
+    pub(crate) fn id(&self, name: &str) -> Option<String> {
+        self.text(name).or_else(|| Some(self.0.get(name)?.as_number()?.to_string()))
+    }
+
+    /// Returns the object `name`.
+    fn object(&self, name: &str) -> Option<Self> {
+        self.0.get(name)?.as_object().cloned().map(Self)
+    }
+
+    /// Reads a positive number, which may be a text.
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
         let value = self.0.get(name)?;
-        let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-        let is_positive = seconds > 0.0 && seconds.is_finite();
-        is_positive.then(|| Duration::from_secs_f64(seconds.min(MAX_LIFE_SECONDS)))
+        let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        (number > 0.0 && number.is_finite()).then_some(number.min(MAX_NUMBER))
+    }
+
+    /// Reads the time for which a token lives.
+    fn seconds(&self, name: &str) -> Option<Duration> {
+        self.number(name).map(|seconds| Duration::from_secs_f64(seconds.min(MAX_LIFE_SECONDS)))
     }
 
     /// Reads words: a text with spaces between them, or a list.
@@ -286,7 +313,7 @@ impl Members {
     }
 
     /// Returns the refusal, if it is one. An error may be a text, or an object with its parts.
-    fn failure(&self) -> Option<Failure> {
+    pub(crate) fn failure(&self) -> Option<Failure> {
         let part = |error: &Value, names: [&str; 3]| {
             let text = names.iter().find_map(|name| error.get(*name)?.as_str());
             text.unwrap_or_default().to_owned()

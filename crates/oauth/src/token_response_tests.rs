@@ -72,6 +72,13 @@ async fn every_spelling_of_a_token_is_read() {
             vec!["repo", "gist"],
         ),
         ("access_token=t&token_type=&scope=b+c\n".to_owned(), vec!["b", "c"]),
+        (r#"{"ok":true,"access_token":"t","token_type":"bot","scope":"b,c"}"#.to_owned(), vec!["b", "c"]),
+        (
+            format!(
+                r#"{{"ok":true,"authed_user":{{"access_token":"t","token_type":"user","scope":"b,c",{long}}}}}"#
+            ),
+            vec!["b", "c"],
+        ),
     ] {
         for status in [200, 201] {
             fake.answer("/token", status, "", &body);
@@ -89,6 +96,16 @@ async fn every_spelling_of_a_token_is_read() {
                 "{body}"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn token_that_needs_a_proof_is_refused_by_its_type() {
+    let fake = Fake::start();
+    for kind in ["DPoP", "dpop", "mac", "PoP", "N_A"] {
+        fake.json("/token", &json!({"access_token": "t", "token_type": kind}));
+        let error = exchanged(&fake, &settings(), 1).await.remove(0).expect_err(kind).to_string();
+        assert!(error.contains(&format!("`{kind}`")), "{error}");
     }
 }
 

@@ -207,9 +207,8 @@ impl Envelope {
             (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
             _ => return Err(ParseError::Shape),
         };
-        let read = if sender == MessageSource::Server { answered } else { RequestId::from_raw };
-        let id =
-            self.id.filter(is_there).map(|range| read(slice(range)).ok_or(ParseError::Id)).transpose()?;
+        let answered = |range| answered(slice(range)).ok_or(ParseError::Id);
+        let id = self.id.filter(is_there).map(answered).transpose()?;
         if id.is_none() && reply.is_ok() {
             return Err(ParseError::Id);
         }

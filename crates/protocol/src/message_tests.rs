@@ -117,13 +117,12 @@ fn null_in_the_place_of_a_member_is_a_missing_member() {
 
 #[test]
 fn the_id_of_a_response_may_come_back_as_text() {
-    for id in ["7", "\"7\"", "7.0", " 7 "] {
-        let Ok(Message::Response(response)) =
-            from_server(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
-        else {
-            panic!("{id}")
-        };
-        assert_eq!(response.id, Some(RequestId::from_u64(7)), "{id}");
+    for read in [from_server, from_client] {
+        for id in ["7", "\"7\"", "7.0", " 7 "] {
+            let message = read(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+            let Ok(Message::Response(response)) = message else { panic!("{id}") };
+            assert_eq!(response.id, Some(RequestId::from_u64(7)), "{id}");
+        }
     }
     for id in ["\"07\"", "\"x\"", "-7"] {
         let Ok(Message::Response(response)) =
@@ -133,10 +132,12 @@ fn the_id_of_a_response_may_come_back_as_text() {
         };
         assert_eq!(response.id.map(|id| id.raw().as_str().to_owned()), Some(id.to_owned()));
     }
-    let Ok(Message::Request(request)) = from_server(r#"{"jsonrpc":"2.0","id":"7","method":"ping"}"#) else {
-        panic!()
-    };
-    assert_eq!(request.id.raw().as_str(), "\"7\"", "the id of a request is its sender's");
+    for read in [from_server, from_client] {
+        let Ok(Message::Request(request)) = read(r#"{"jsonrpc":"2.0","id":"7","method":"ping"}"#) else {
+            panic!()
+        };
+        assert_eq!(request.id.raw().as_str(), "\"7\"", "the id of a request is its sender's");
+    }
 }
 
 #[test]

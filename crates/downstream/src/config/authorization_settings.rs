@@ -168,7 +168,7 @@ fn read_redirect_uris(setting: &Setting<'_>) -> Option<Vec<RedirectUri>> {
         setting.key_problem("no URL is listed, so no answer could be sent", None);
     }
     let read = |item: &Setting<'_>| {
-        RedirectUri::parse(item.text()?).inspect_err(|reason| item.problem(*reason, None)).ok()
+        RedirectUri::of_operator(item.text()?).inspect_err(|reason| item.problem(*reason, None)).ok()
     };
     Some(items.iter().filter_map(read).collect())
 }

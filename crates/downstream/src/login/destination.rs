@@ -83,7 +83,7 @@ impl Destination {
         let Self::Authorization(query) = self else { return None };
         let mut fields = form_urlencoded::parse(query.as_bytes());
         let uri = fields.find(|(name, _)| name == "redirect_uri")?.1;
-        RedirectUri::parse(&uri).ok().map(|uri| form_target(&uri.receiver()))
+        RedirectUri::of_operator(&uri).ok().map(|uri| form_target(&uri.receiver()))
     }
 }
 
