@@ -10,15 +10,16 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS");
 /// Headers of an answer that a page may read, beside the default ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "mcp-session-id, mcp-protocol-version, x-request-id, retry-after, www-authenticate",
+    "mcp-session-id, mcp-protocol-version, x-request-id, retry-after, www-authenticate, etag",
 );
 /// How long a browser may remember the permission, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// Headers that a page may send, beside those that begin with `mcp-`.
-const SENT: [&str; 5] = ["accept", "authorization", "content-type", "last-event-id", "x-api-key"];
+const SENT: [&str; 6] =
+    ["accept", "authorization", "content-type", "if-none-match", "last-event-id", "x-api-key"];
 /// Limit of requested header names that are checked.
 const MAX_NAMES: usize = 64;
 
