@@ -52,13 +52,13 @@ pub(crate) struct Add {
     #[arg(last = true, value_name = "COMMAND", requires = "name")]
     pub command: Vec<String>,
     /// A variable for the program. `${NAME}` and `${secret:NAME}` are replaced when it starts.
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable, requires = "command")]
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable, requires = "command", conflicts_with_all = ["url", "from"])]
     pub env: Vec<(String, String)>,
     /// A header of each request to the URL. `${NAME}` and `${secret:NAME}` are replaced.
-    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = header, requires = "url")]
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = header, requires = "url", conflicts_with_all = ["command", "from"])]
     pub header: Vec<(String, String)>,
     /// The server needs a login: write `auth: oauth`. `switchyard login NAME` logs in.
-    #[arg(long, requires = "url")]
+    #[arg(long, requires = "url", conflicts_with_all = ["command", "from"])]
     pub oauth: bool,
     /// Move secrets of the server into the vault. The file refers to them.
     #[arg(long)]

@@ -140,6 +140,7 @@ fn invalid_server_is_refused_with_a_hint() {
         (&["add"], Some("a: b"), "no servers were found in it"),
         (&["add"], Some("claude mcp list"), "expected `claude mcp add`"),
         (&["add"], Some("claude mcp add a --odd -- npx x"), "the option `--odd` is not known here"),
+        (&["add"], Some("claude mcp add a https://a\nclaude mcp add b -- npx"), "2 commands are in it"),
         (&["add", "--from", "/nowhere/at/all"], None, "/nowhere/at/all: it cannot be read"),
         (&["remove", "a"], None, "there is no server `a`"),
     ] {
@@ -158,6 +159,24 @@ fn invalid_server_is_refused_with_a_hint() {
     assert!(code == ExitCode::FAILURE && err.contains("has another server `a`"), "{err}");
     let (code, _, err) = ran(&folder, &["add", "a", "https://a/mcp", "-y"], None, None);
     assert!(code == ExitCode::SUCCESS && err.contains("it has all of this already"), "{err}");
+}
+
+#[test]
+fn options_that_the_server_cannot_have_are_refused() {
+    for line in [
+        &["add", "a", "https://a/mcp", "--env", "A=b"][..],
+        &["add", "a", "--header", "A: b", "--", "npx"],
+        &["add", "a", "--oauth", "--", "npx"],
+        &["add", "a", "--from", "f", "--header", "A: b"],
+        &["add", "a", "--from", "f", "--env", "A=b"],
+        &["add", "a", "--from", "f", "--oauth"],
+        &["add", "a", "--header", "A: b"],
+        &["add", "a", "--env", "A=b"],
+    ] {
+        let line = std::iter::once(&"switchyard").chain(line);
+        let refused = <Arguments as CommandFactory>::command().try_get_matches_from(line.clone());
+        assert!(refused.is_err(), "{line:?}");
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(super) enum Counterpart {
 
 use Counterpart::{At, Nothing, PartOf};
 
+/// Keys of servers in the files of MCP clients.
+const OF_CLIENTS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
 /// Sections that other programs and Switchyard have.
 const SHARED: [&str; 2] = ["server", "cache"];
 
@@ -100,6 +102,17 @@ pub(super) fn is_above_any(path: &str) -> bool {
     ROWS.iter().any(|(known, _)| is_below(known))
 }
 
+/// The advice for the whole file of another program.
+const IMPORT: &str = "`switchyard import FILE` prints the file with `mcp_servers`, as Switchyard reads it";
+
+/// The advice for the servers of an MCP client.
+const OF_CLIENT: &str = "did you mean `mcp_servers`? `switchyard import FILE` prints the file of an MCP client as Switchyard reads it";
+
+/// Whether `entry` has the servers of an MCP client.
+fn is_of_client(entry: &Entry) -> bool {
+    OF_CLIENTS.contains(&entry.key.as_str()) && matches!(&entry.node.value, Value::Map(_) | Value::List(_))
+}
+
 /// Reports every key of another program below `root` and removes it, so that it is not reported again.
 pub(super) fn refuse(root: &mut Node, problems: &Problems) {
     let Value::Map(entries) = &mut root.value else { return };
@@ -107,8 +120,11 @@ pub(super) fn refuse(root: &mut Node, problems: &Problems) {
     let is_foreign =
         |entry: &&Entry| !SHARED.contains(&entry.key.as_str()) && has_row(&entry.node, &entry.key);
     if let Some(section) = entries.iter().find(is_foreign).filter(|_| !is_native) {
-        let hint = "`switchyard import FILE` prints the file with `mcp_servers`, as Switchyard reads it";
-        report(section, &section.key, "this is the file of another program", hint, problems);
+        report(section, &section.key, "this is the file of another program", IMPORT, problems);
+    }
+    if !is_native && let Some(at) = entries.iter().position(is_of_client) {
+        let section = entries.remove(at);
+        report(&section, &section.key, "unknown key", OF_CLIENT, problems);
     }
     entries.retain_mut(|entry| {
         let path = member_path("", &entry.key);

@@ -72,6 +72,10 @@ const OPTIONS: &[(&str, OptionKind)] = &[
 /// Reads `text`, if it is a command line.
 pub(super) fn read(text: &str) -> Option<Result<OneServer, String>> {
     let line = text.trim().trim_start_matches("$ ").replace("\\\r\n", " ").replace("\\\n", " ");
+    let count = line.lines().filter(|line| is_command(line)).count();
+    if count > 1 {
+        return Some(Err(format!("{count} commands are in it: paste one of them")));
+    }
     let words = shlex::split(&line)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -80,6 +84,16 @@ pub(super) fn read(text: &str) -> Option<Result<OneServer, String>> {
         [client, "mcp", "add", rest @ ..] if CLIENTS.contains(client) => Some(of_add(rest)),
         [client, "mcp", ..] if CLIENTS.contains(client) => Some(Err(format!("expected `{client} mcp add`"))),
         _ => of_target(&line, &words),
+    }
+}
+
+/// Whether a line of a text begins with one of the commands above.
+fn is_command(line: &str) -> bool {
+    let mut words = line.trim_start().trim_start_matches("$ ").split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(client), Some("mcp")) => CLIENTS.contains(&client),
+        (Some(editor), Some("--add-mcp")) => EDITORS.contains(&editor),
+        _ => false,
     }
 }
 
@@ -328,6 +342,7 @@ mod tests {
             ("claude mcp add a https://a b", "not expected after the URL"),
             ("claude mcp add a --env", "has no value"),
             ("code --add-mcp '{]'", "the line: 1:2"),
+            ("claude mcp add a https://a\n$ claude mcp add b -- npx", "2 commands are in it"),
         ] {
             let refusal = read(line).unwrap_or_else(|| panic!("{line}")).expect_err(line);
             assert!(refusal.contains(reason), "{line}: {refusal}");

@@ -180,9 +180,11 @@ pub(crate) fn plan(
     let mut plan = Plan { client: unchanged(file)?, registry: None, notes: Vec::new() };
     let invalid = |reason| Error::Invalid { path: file.to_owned(), reason };
     let root = client.place().parse(&plan.client.before).map_err(invalid)?;
+    let entries = client.place().entries(&root);
+    let existing = entries.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
+    let entry = existing.map_or_else(|| entry.clone(), |existing| with_additions(existing, &entry));
     // An equal entry in another style stays as the user wrote it.
-    let is_there =
-        client.place().entries(&root).iter().any(|(other, value)| *other == name && **value == entry);
+    let is_there = existing.is_some_and(|existing| is_same(existing, &entry));
     let moved = registry.map(|registry| registry.take(client, file, &root, &gateway.url)).transpose()?;
     let remove = moved.as_ref().map(|moved| moved.names.clone()).unwrap_or_default();
     if !is_there || !remove.is_empty() {
@@ -205,6 +207,24 @@ pub(crate) fn plan(
         plan.notes.push(client.note.to_owned());
     }
     Ok(plan)
+}
+
+/// Returns `entry` with what the user added to `existing`, if both lead to the same place. The headers of another
+/// place are left out.
+fn with_additions(existing: &Json, entry: &Json) -> Json {
+    let (Json::Object(before), Json::Object(ours)) = (existing, entry) else { return entry.clone() };
+    if target(existing) != target(entry) {
+        return entry.clone();
+    }
+    let added = before.iter().filter(|(name, _)| config_import::json::member(ours, name).is_none());
+    Json::Object(ours.iter().chain(added).cloned().collect())
+}
+
+/// Whether two entries have the same members, in any order.
+fn is_same(one: &Json, other: &Json) -> bool {
+    let (Json::Object(one), Json::Object(other)) = (one, other) else { return one == other };
+    one.len() == other.len()
+        && one.iter().all(|(name, value)| config_import::json::member(other, name) == Some(value))
 }
 
 /// Reads a file that may need no change, so it need not be writable.

@@ -202,6 +202,24 @@ fn a_second_connect_changes_nothing_and_line_ends_stay() {
 }
 
 #[test]
+fn additions_of_the_user_stay_while_the_entry_leads_to_the_same_gateway() {
+    let client = CLIENTS.iter().find(|client| client.id == "cursor").expect("Cursor");
+    let place = Place::new();
+    let own = r#""headers": {"X-Team": "a"}, "disabled": false"#;
+    let entry = |url: &str| format!(r#"{{"mcpServers": {{"switchyard": {{{own}, "url": "{url}"}}}}}}"#);
+    let file = place.file(client, &entry("http://127.0.0.1:8080/mcp"));
+    assert!(plan(client, &file, &gateway(), None).expect("a plan").client.is_empty());
+    let keyed = plan(client, &file, &keyed(client), None).expect("a plan").client.after;
+    assert!(
+        keyed.contains("SWITCHYARD_KEY") && keyed.contains("disabled") && !keyed.contains("X-Team"),
+        "{keyed}"
+    );
+    let file = place.file(client, &entry("http://127.0.0.1:9/mcp"));
+    let moved = plan(client, &file, &gateway(), None).expect("a plan").client.after;
+    assert!(moved.contains("8080") && !moved.contains("X-Team"), "a header of another gateway: {moved}");
+}
+
+#[test]
 fn a_view_has_an_entry_of_its_own() {
     for client in CLIENTS.iter().filter(|client| client.http.is_some()) {
         let place = Place::new();

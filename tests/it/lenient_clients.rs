@@ -1,5 +1,6 @@
-//! Clients that write less than the specification demands, and whose intent is clear: `null` in optional members, any
-//! form of `Accept`, and `ping` without a session. Strictness that protects stays.
+//! Clients that write less than the specification demands, and whose intent is clear. They write `null` in optional
+//! members, any form of `Accept`, an empty cursor or a byte order mark, or `ping` without a session. Strictness that
+//! protects stays.
 
 use std::time::Duration;
 
@@ -283,4 +284,116 @@ async fn ping_is_answered_without_a_session() {
     assert_eq!(bare.post("/mcp", &request("tools/list", "{}")).await.status, 400);
     let ended = Bare { headers: vec![("mcp-session-id", "ended".to_owned())], ..bare };
     assert_eq!(ended.post("/mcp", ping).await.status, 404);
+}
+
+#[tokio::test]
+async fn an_empty_cursor_is_the_beginning_of_every_list() {
+    let (gateway, _server) = started().await;
+    let (session, modern) = (gateway.mcp().legacy().await, Bare::at(&gateway, &[]));
+    for (method, member) in [
+        ("tools/list", "tools"),
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+        ("tasks/list", "tasks"),
+    ] {
+        let whole = session.request_text(method, "{}").await;
+        let answer = session.request_text(method, r#"{"cursor":""}"#).await;
+        assert_eq!(answer.json_or_event()["result"], whole.json_or_event()["result"], "{method}");
+        assert!(
+            answer.json_or_event()["result"][member].is_array() || whole.json_or_event()["error"].is_object(),
+            "{answer:?}"
+        );
+        let refused = session.request_text(method, r#"{"cursor":" "}"#).await;
+        assert!(refused.body.contains(r#""error":"#), "{method}: {refused:?}");
+    }
+    let answer = modern.modern("tools/list", r#""cursor":"","#).await;
+    assert!(answer.body.contains(r#""tools":[{"#), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_before_a_body_is_ignored_at_every_entrance() {
+    let (gateway, _server) = started().await;
+    let mut bare = Bare::at(&gateway, &[]);
+    bare.initialize().await;
+    for (path, body) in [
+        ("/mcp", call("echo")),
+        ("/mcp", request("tools/list", "{}")),
+        ("/api/v1/mcp/call", r#"{"tool":"echo"}"#.to_owned()),
+        ("/api/v1/mcp/resources/read", r#"{"uri":"memo:r"}"#.to_owned()),
+        ("/api/v1/mcp/prompts/p", "{}".to_owned()),
+    ] {
+        let answer = bare.post(path, &format!("\u{feff}{body}")).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        let twice = bare.post(path, &format!("\u{feff}\u{feff}{body}")).await;
+        assert_eq!(twice.status, 400, "{path}: {twice:?}");
+    }
+    let notice = "\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
+    assert_eq!(bare.post("/mcp", notice).await.status, 202);
+}
+
+#[tokio::test]
+async fn null_as_the_id_of_a_notification_means_that_it_has_none() {
+    let (gateway, server) = started().await;
+    let mut bare = Bare::at(&gateway, &[]);
+    bare.initialize().await;
+    let notice = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":null,"method":"{method}"}}"#);
+    for method in ["notifications/initialized", "notifications/roots/list_changed"] {
+        let answer = bare.post("/mcp", &notice(method)).await;
+        assert_eq!((answer.status, answer.body.as_str()), (202, ""), "{method}: {answer:?}");
+    }
+    assert_eq!(bare.post("/mcp", &notice("ping")).await.status, 400);
+    let mut stdio = Gateway::of(&Registry::new().http("a", &server.url())).start_stdio();
+    stdio.initialize();
+    stdio.send(&notice("notifications/initialized"));
+    assert!(stdio.request("tools/list", &json!({})).get("result").is_some());
+}
+
+#[tokio::test]
+async fn a_content_coding_is_refused_by_name_and_identity_is_none() {
+    let (gateway, server) = started().await;
+    let mut bare = Bare::at(&gateway, &[]);
+    bare.initialize().await;
+    let mut stream = gateway.mcp().to(&gateway.url("/sse")).listen().await;
+    let messages = stream.event().await.expect("the endpoint").data;
+    for path in ["/mcp", "/mcp/a", "/api/v1/mcp/call", messages.as_str()] {
+        let body =
+            if path.contains("call") { r#"{"tool":"echo"}"#.to_owned() } else { request("ping", "{}") };
+        for (coding, is_coded) in
+            [("gzip", true), ("BR", true), ("identity, deflate", true), ("identity", false), ("", false)]
+        {
+            let mut coded = Bare { address: bare.address.clone(), headers: bare.headers.clone() };
+            coded.headers.push(("content-encoding", coding.to_owned()));
+            if path == "/mcp/a" {
+                coded.headers.retain(|(name, _)| *name != "mcp-session-id");
+            }
+            let answer = coded.post(path, &body).await;
+            let is_refused = answer.status == 415 && answer.body.contains("without Content-Encoding");
+            assert_eq!(is_refused, is_coded, "{path} {coding}: {answer:?}");
+            assert!(is_coded || answer.status < 300, "{path} {coding}: {answer:?}");
+        }
+    }
+    assert_eq!(server.runs("echo"), 2);
+}
+
+#[tokio::test]
+async fn a_client_at_the_wrong_place_is_told_the_right_one() {
+    let (gateway, _server) = started().await;
+    let address = gateway.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let initialize = request("initialize", LEGACY);
+    for (method, path, status, place) in [
+        ("POST", "/", 405, "`/mcp`"),
+        ("POST", "/MCP", 404, "`/mcp`"),
+        ("POST", "/mcp/a/b", 404, "`/mcp`"),
+        ("POST", "/sse", 405, "`/mcp`"),
+        ("POST", "/sse/a", 405, "`/mcp`"),
+        ("GET", "/mcp", 400, "`/sse`"),
+        ("GET", "/mcp/a", 400, "`/sse`"),
+    ] {
+        let body = if method == "POST" { initialize.as_bytes() } else { b"" };
+        let headers =
+            [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        let answer = Line::to(&address).whole(method, path, &headers, body).await;
+        assert!(answer.status == status && answer.body.contains(place), "{method} {path}: {answer:?}");
+    }
 }

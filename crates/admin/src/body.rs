@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
-use json::Raw;
+use json::{Raw, raw};
+use net::http::has_content_coding;
 use protocol::ErrorCode;
 use protocol::error_code::JsonObject;
 use protocol::message::MAX_DEPTH;
@@ -86,7 +87,8 @@ pub(super) fn members<const N: usize>(
 
 fn read_object(headers: &HeaderMap, body: &Bytes) -> Result<Raw, Problem> {
     is_json(headers)?;
-    let raw = Raw::parse(body).map_err(|error| not_json(body, &error))?;
+    let text = raw::without_byte_order_mark(body);
+    let raw = Raw::parse(text.as_ref().unwrap_or(body)).map_err(|error| not_json(body, &error))?;
     if !raw.is_object() {
         return Err(Problem::of_fields(vec![wrong("", found(&raw), "a JSON object")]));
     }
@@ -158,7 +160,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (types.next(), types.next());
     let is_usual = first.is_some_and(|value| value == "application/json") && second.is_none();
-    if is_usual && !headers.contains_key(CONTENT_ENCODING) {
+    if is_usual && !has_content_coding(headers) {
         return Ok(());
     }
     let text = first.and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -168,7 +170,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
         (None, _) => "the request has no content type".to_owned(),
         (_, Some(_)) => "the request has more than one content type".to_owned(),
         _ if essence != "application/json" && !suffixed => format!("the content type is {essence:?}"),
-        _ if headers.contains_key(CONTENT_ENCODING) => {
+        _ if has_content_coding(headers) => {
             let detail = "encoded bodies are not accepted";
             return Err(Problem::new(ErrorCode::UnsupportedMediaType, detail)
                 .hinting("send the body as it is, without Content-Encoding"));

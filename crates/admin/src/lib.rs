@@ -313,11 +313,14 @@ fn authorised_about<'p>(
 }
 
 async fn not_found(uri: Uri) -> Problem {
-    Problem::new(ErrorCode::NotFound, format!("there is nothing at {}", uri.path()))
+    let problem = Problem::new(ErrorCode::NotFound, format!("there is nothing at {}", uri.path()));
+    problem.hinting("GET /openapi.json describes every path of the REST API; the MCP endpoint is `/mcp`")
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
-    Problem::new(ErrorCode::MethodNotAllowed, format!("{} does not have the method {method}", uri.path()))
+    let detail = format!("{} does not have the method {method}", uri.path());
+    let problem = Problem::new(ErrorCode::MethodNotAllowed, detail);
+    if uri.path() == "/" { problem.hinting("the MCP endpoint is `/mcp`") } else { problem }
 }
 
 /// An answer with status 200.

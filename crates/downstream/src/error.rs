@@ -100,6 +100,11 @@ impl MessageRefusal {
         Self { allow: Some(allow), ..refusal }
     }
 
+    /// Says what the client of this request should do.
+    pub(crate) fn hinting(self, hint: &'static str) -> Self {
+        Self { problem: Box::new(self.problem.hinting(hint)), ..self }
+    }
+
     /// The client does not accept the media `types` of answers.
     pub(crate) fn accept(types: &str) -> Self {
         Self::new(ErrorCode::NotAcceptable, format!("Accept must allow {types}"))

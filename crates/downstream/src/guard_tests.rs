@@ -351,7 +351,10 @@ async fn listed_pages_get_what_they_need_and_no_others() {
             ("host", "localhost"),
             ("origin", origin),
             ("access-control-request-method", "POST"),
-            ("access-control-request-headers", "Authorization, mcp-param-x, Last-Event-ID,cookie , x-evil"),
+            (
+                "access-control-request-headers",
+                "Authorization, mcp-param-x, Last-Event-ID,cookie , x-evil, if-none-match",
+            ),
         ];
         let request = request("OPTIONS", "/mcp", &headers).body(Body::empty()).expect("a request");
         let door = door.clone();
@@ -365,11 +368,11 @@ async fn listed_pages_get_what_they_need_and_no_others() {
     assert_eq!(header(&granted, "access-control-allow-origin").as_deref(), Some("https://app.example"));
     assert_eq!(
         header(&granted, "access-control-allow-headers").as_deref(),
-        Some("authorization, mcp-param-x, last-event-id")
+        Some("authorization, mcp-param-x, last-event-id, if-none-match")
     );
     assert_eq!(
         header(&granted, "access-control-allow-methods").as_deref(),
-        Some("GET, POST, DELETE, OPTIONS")
+        Some("GET, POST, PUT, PATCH, DELETE, OPTIONS")
     );
     assert_eq!(header(&granted, "access-control-allow-credentials"), None);
     for foreign in ["https://evil.example", "http://app.example", "http://localhost:8080"] {

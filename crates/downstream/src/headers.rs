@@ -11,7 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::MessageRefusal;
 use json::{Part, Raw};
-use protocol::{Accept, ErrorCode, Request, Version, headers, meta, sanitize};
+use net::http::has_content_coding;
+use protocol::{Accept, ErrorCode, Problem, Request, Version, headers, meta, sanitize};
 
 /// Header names, parsed once: a lookup by text would parse the name each time.
 static PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
@@ -87,8 +88,12 @@ fn has_repeated(map: &HeaderMap) -> bool {
     map.len() > map.keys_len()
 }
 
-/// Requires exactly one `Content-Type`, and that it is JSON: a proxy might read another one.
+/// Requires exactly one `Content-Type`, and that it is JSON: a proxy might read another one. The content has no coding.
 pub(crate) fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> {
+    if has_content_coding(map) {
+        let problem = Problem::new(ErrorCode::UnsupportedMediaType, "encoded bodies are not accepted");
+        return Err(problem.hinting("send the body as it is, without Content-Encoding").into());
+    }
     let value = map.get(CONTENT_TYPE);
     if has_repeated(map) && map.get_all(CONTENT_TYPE).iter().nth(1).is_some() {
         return Err(not_json());

@@ -9,10 +9,7 @@
 //! in a handler gives an error answer and does not end the connection. If the credential is revoked before
 //! the answer begins, the handler is dropped and the request is refused.
 //!
-//! Not here: the checks themselves (`guard`); answers that have begun (`exchange`, `sessions`).
-//!
-//! CORS: an answer to an origin that is not allowed has no CORS header. `*` is sent by the authorization server only, to its
-//! clients. Credentials of the browser are never allowed: tokens travel in headers, so a page must have one itself.
+//! Not here: the checks themselves (`guard`); CORS (`cors`); answers that have begun (`exchange`, `sessions`).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -30,11 +27,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN, VARY, WWW_AUTHENTICATE,
-};
+use http::header::{HOST, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, request};
 use percent_encoding::percent_decode_str;
 use tower::{Service, ServiceExt};
@@ -42,6 +35,7 @@ use tower::{Service, ServiceExt};
 use super::authority::Authority;
 use super::bodies::{Arriving, FromClient};
 use super::body_budget::Incoming;
+use super::cors;
 use super::guard::Guard;
 use super::listener::Site;
 use super::refusal::{AnswerFormat, Refusal, add_to_challenge};
@@ -138,7 +132,9 @@ impl HttpService {
         let id = RequestId::new();
         let (head, mut body) = request.into_parts();
         let (answer, origin) = match self.0.guard.check_source(&head) {
-            Ok(origin) if is_preflight(&head.method, &head.headers) => (preflight(&head.headers), origin),
+            Ok(origin) if cors::is_preflight(&head.method, &head.headers) => {
+                (cors::preflight(&head.headers), origin)
+            }
             Ok(origin) => match self.0.guard.admit(&head, &mut body).await {
                 Ok((principal, bytes)) => {
                     let request = Admitted { head, body: bytes, principal, peer: body.peer(), id };
@@ -345,7 +341,7 @@ fn reuse_header_map(mut answer: Response, mut map: HeaderMap) -> Response {
 
 fn finished(mut response: Response, origin: Option<HeaderValue>, id: RequestId) -> Response {
     if let Some(origin) = origin {
-        allow(response.headers_mut(), origin);
+        cors::allow(response.headers_mut(), origin);
     }
     response.headers_mut().insert(RequestId::HEADER, id.header_value());
     response
@@ -369,59 +365,6 @@ impl Service<Request> for HttpService {
     fn call(&mut self, request: Request) -> Self::Future {
         self.clone().serve(request).map(Ok).boxed()
     }
-}
-
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
-/// Headers of an answer that a page may read, beside the default ones.
-const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "mcp-session-id, mcp-protocol-version, x-request-id, retry-after, www-authenticate",
-);
-/// How long a browser may remember the permission, in seconds.
-const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// Headers that a page may send, beside those that begin with `mcp-`.
-const SENT: [&str; 5] = ["accept", "authorization", "content-type", "last-event-id", "x-api-key"];
-/// Limit of requested header names that are checked.
-const MAX_NAMES: usize = 64;
-
-/// Whether the request is a preflight, which asks for permission to send the real request.
-fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
-    *method == Method::OPTIONS
-        && headers.contains_key(ORIGIN)
-        && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-}
-
-/// The answer to a preflight of an allowed origin: the permitted part of the requested headers.
-pub(super) fn preflight(headers: &HeaderMap) -> axum::response::Response {
-    let mut response = axum::response::Response::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    let answer = response.headers_mut();
-    answer.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    answer.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-    let granted = granted(headers);
-    if let Some(granted) = HeaderValue::from_str(&granted).ok().filter(|value| !value.is_empty()) {
-        answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, granted);
-    }
-    response
-}
-
-fn granted(headers: &HeaderMap) -> String {
-    let headers_requested =
-        headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter().filter_map(|value| value.to_str().ok());
-    let names =
-        headers_requested.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase());
-    let may_be_sent = |name: &String| {
-        let protocol = name.starts_with("mcp-") && http::HeaderName::try_from(name.as_str()).is_ok();
-        protocol || SENT.contains(&name.as_str())
-    };
-    names.take(MAX_NAMES).filter(may_be_sent).collect::<Vec<_>>().join(", ")
-}
-
-/// Lets the page of `origin`, which is allowed, read the answer.
-pub(super) fn allow(answer: &mut HeaderMap, origin: HeaderValue) {
-    answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-    // A cache must not give the answer for one origin to another.
-    answer.append(VARY, HeaderValue::from_static("origin"));
 }
 
 #[cfg(test)]

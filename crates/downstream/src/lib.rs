@@ -11,6 +11,7 @@ pub mod browser;
 pub mod client_address;
 pub mod config;
 pub mod conversation;
+mod cors;
 pub mod error;
 mod events;
 pub mod exchange;

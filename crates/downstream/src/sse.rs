@@ -130,7 +130,8 @@ impl SseEndpoint {
         request: &HttpRequest,
     ) -> Result<Response, MessageRefusal> {
         if request.method() != Method::GET {
-            return Err(MessageRefusal::method("GET"));
+            let hint = "a client of Streamable HTTP posts to `/mcp`; one of HTTP+SSE begins with GET here";
+            return Err(MessageRefusal::method("GET").hinting(hint));
         }
         headers::check_accepts_events(request.headers())?;
         let view = Query::<ViewQuery>::try_from_uri(request.uri()).ok().and_then(|Query(query)| query.view);

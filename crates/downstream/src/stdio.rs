@@ -75,13 +75,11 @@ async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receive
     }
 }
 
-/// Handles one line. Programs of Windows heritage begin their output with a byte order mark.
+/// Handles one line. Programs of Windows heritage begin their output with a byte order mark, some on a line of its own.
 async fn take_line(conversation: &Arc<Conversation>, line: Bytes) {
-    let line = match raw::behind(&line) {
-        Some(rest) if rest.trim_ascii().is_empty() => return,
-        Some(rest) => rest,
-        None => line,
-    };
+    if raw::without_byte_order_mark(&line).is_some_and(|rest| rest.trim_ascii().is_empty()) {
+        return;
+    }
     match Message::from_client(&line) {
         Ok(message) => conversation.take(message, None, None).await,
         Err(error) => conversation.refuse(Message::readable_id(&line), &MessageRefusal::from(error)).await,

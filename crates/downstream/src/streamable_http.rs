@@ -309,6 +309,10 @@ impl StreamableHttpEndpoint {
             return Err(MessageRefusal::method("POST"));
         }
         headers::check_accepts_events(context.headers)?;
+        if !context.headers.contains_key(SESSION_ID) {
+            let hint = "begin with `initialize` by POST; a client of the older HTTP+SSE connects to `/sse`";
+            return Err(MessageRefusal::no_session().hinting(hint));
+        }
         let (session, gateway, tasks) = (self.session(context)?, &self.0.gateway, &self.0.tasks);
         let last = headers::single(context.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
         let Some(last) = last else { return Ok(events::own_stream(gateway, &session, tasks)) };

@@ -11,9 +11,7 @@ use super::manager::catalog::Form;
 use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::error::code;
-use protocol::{
-    Era, ErrorObject, LogLevel, Notification, Reply, Version, meta, method, sanitize,
-};
+use protocol::{Era, ErrorObject, LogLevel, Notification, Reply, Version, meta, method, sanitize};
 use upstream::Question;
 
 pub use protocol::output_schema as schema;

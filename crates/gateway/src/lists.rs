@@ -64,7 +64,7 @@ fn page(
     }
     let shows_apps = kind == Kind::Tools && caller.shows_apps();
     let listing = if shows_apps { catalog.listing_for_apps(kind) } else { catalog.listing(kind) };
-    let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
+    let cursor = cursor(params);
     let after = cursor.as_ref().map(read_cursor).transpose()?;
     let bad_cursor = || error::bad_cursor(cursor.as_ref().unwrap_or(&Raw::of("")));
     let page = listing.page(after.as_deref(), caller.version).ok_or_else(bad_cursor)?;
@@ -85,6 +85,11 @@ fn page(
 fn result(kind: Kind, page: Page<'_>, items: &Raw) -> Raw {
     let next = page.next().map(write_cursor);
     Raw::empty_object().edit(&[(kind.member(), Some(items)), ("nextCursor", next.as_ref())])
+}
+
+/// The cursor in the parameters of a list. Some clients write an empty one for the beginning.
+pub(crate) fn cursor(params: Option<&Raw>) -> Option<Raw> {
+    params?.get("cursor").filter(|cursor| !cursor.is_null() && cursor.as_str() != "\"\"")
 }
 
 fn write_cursor(after: &str) -> Raw {

@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Raw {
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Returns the text behind a leading byte order mark; `None` if `text` begins with none.
-pub fn behind(text: &Bytes) -> Option<Bytes> {
+pub fn without_byte_order_mark(text: &Bytes) -> Option<Bytes> {
     text.starts_with(BYTE_ORDER_MARK).then(|| text.slice(BYTE_ORDER_MARK.len()..))
 }
 

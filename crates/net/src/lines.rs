@@ -14,6 +14,9 @@ use tokio_util::codec::Decoder;
 
 use super::{Clip, Discard};
 
+/// The room for the rest of a line that is discarded. With none, it would be read in pieces of a few bytes.
+const READ_BYTES: usize = 8 * 1024;
+
 /// The result of reading one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
@@ -100,7 +103,7 @@ impl Lines {
     /// Discards the line that has begun in `buffer`, which contains no line end, and the rest of it as it arrives.
     pub fn give_up(&mut self, buffer: &mut BytesMut) {
         self.skipping.get_or_insert_default().push(buffer);
-        *buffer = BytesMut::new();
+        *buffer = BytesMut::with_capacity(READ_BYTES);
         self.searched = 0;
     }
 
@@ -109,12 +112,15 @@ impl Lines {
         // A `\r` at the end may be half of a line end, so it is neither counted nor dropped yet.
         let length = buffer.len() - usize::from(buffer.last() == Some(&b'\r'));
         if let Some(clip) = &mut self.skipping {
-            clip.push(&buffer.split_to(length));
+            clip.push(&buffer[..length]);
+            buffer.advance(length);
             self.ignored += self.discard.count(length);
         } else if length > self.limit {
             self.skipping = Some(Clip::of(&buffer[..length]));
             // Replaced, not cleared, so that the memory of a huge line is freed.
-            *buffer = BytesMut::from(&buffer[length..]);
+            let mut rest = BytesMut::with_capacity(READ_BYTES);
+            rest.extend_from_slice(&buffer[length..]);
+            *buffer = rest;
         }
         self.searched = buffer.len();
     }

@@ -1,6 +1,7 @@
 //! Tests of the line framing.
 
 use proptest::prelude::*;
+use tokio_util::codec::FramedRead;
 
 use super::*;
 
@@ -57,6 +58,45 @@ fn a_huge_line_costs_no_more_than_the_cap() {
     assert_eq!(clip.length(), 7_000_007);
     assert!(clip.tail().ends_with(b"\"id\":7}"));
     assert_eq!(lines.decode(&mut buffer).expect("no I/O"), Some(whole("next")));
+}
+
+/// Gives a text in as large pieces as its reader has room for, and counts them.
+struct Counted<'t> {
+    text: &'t [u8],
+    reads: usize,
+}
+
+impl tokio::io::AsyncRead for Counted<'_> {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        room: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        let (piece, rest) = self.text.split_at(room.remaining().min(self.text.len()));
+        room.put_slice(piece);
+        (self.text, self.reads) = (rest, self.reads + 1);
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_line_that_is_too_long_is_read_in_large_pieces() {
+    let text = [&vec![b'x'; 1 << 20][..], b"\nnext\n"].concat();
+    for given_up in [false, true] {
+        let mut read = FramedRead::new(Counted { text: &text, reads: 0 }, Lines::new(1024));
+        if given_up {
+            let mut buffer = BytesMut::from(&b"begun"[..]);
+            read.decoder_mut().give_up(&mut buffer);
+            *read.read_buffer_mut() = buffer;
+        }
+        let mut found = Vec::new();
+        while let Some(line) = futures_util::StreamExt::next(&mut read).await {
+            found.push(line.expect("no I/O"));
+        }
+        assert!(matches!(found.as_slice(), [Line::TooLong(_), Line::Whole(next)] if next == "next"));
+        let reads = read.get_ref().reads;
+        assert!(reads < 400, "{reads} reads");
+    }
 }
 
 #[test]

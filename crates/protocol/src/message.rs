@@ -30,6 +30,8 @@ pub const MAX_DEPTH: usize = json::scanner::MAX_DEPTH;
 const MAX_MEMBERS: usize = 1_024;
 /// The smallest text of a server whose payload is copied if it is a small part of the text, in bytes.
 const PADDED: usize = 4 * 1024;
+/// Prefix of the methods of notifications.
+const NOTIFICATIONS: &str = "notifications/";
 /// The longest id accepted, in bytes of its JSON text.
 const MAX_ID_BYTES: usize = 1024;
 
@@ -163,7 +165,8 @@ impl Envelope {
     /// The message in `text`. `indexed` is the start of an object whose members are known.
     ///
     /// Some programs print every member that a message can have. A `null` in the place of `method`, `result` or `error`
-    /// counts as a missing member. In calls of a server, so does a `null` in the place of `params` or `id`.
+    /// counts as a missing member. So does one in the place of `params`, and in calls of a server or notifications of a
+    /// client in the place of `id`.
     fn message(
         mut self,
         text: &Bytes,
@@ -177,10 +180,6 @@ impl Envelope {
         } else if self.result.is_some() {
             self.error = None;
         }
-        if sender == MessageSource::Server && self.method.is_some() {
-            self.params = self.params.filter(is_there);
-            self.id = self.id.filter(is_there);
-        }
         let slice = |range: Range<usize>| Raw::unindexed(text.slice(range));
         let payload = |range: Range<usize>| match indexed {
             Some((start, places)) if start == range.start => Raw::indexed(text.slice(range), places),
@@ -193,11 +192,12 @@ impl Envelope {
         if let Some(method) = self.method {
             let method = Part::new(&text[method], None).text().ok_or(ParseError::Method)?;
             let method = Method::from(&*method);
-            let params = self.params.filter(|range| text[range.clone()] != *b"null").map(payload);
+            let params = self.params.filter(is_there).map(payload);
             if params.as_ref().is_some_and(|params| !params.is_object()) {
                 return Err(ParseError::Params);
             }
-            return Ok(match self.id {
+            let has_no_id = sender == MessageSource::Server || method.starts_with(NOTIFICATIONS);
+            return Ok(match self.id.filter(|range| !has_no_id || is_there(range)) {
                 Some(range) => Message::Request(Request { id: id(range)?, method, params }),
                 None => Message::Notification(Notification { method, params }),
             });
@@ -221,10 +221,12 @@ impl Message {
     /// payload does not keep a buffer in memory that is much larger.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
         let message =
-            Self::indexed(bytes, MessageSource::Server).unwrap_or_else(|| match raw::behind(bytes) {
-                Some(text) => Self::scanned(&text),
-                None => Self::scanned(bytes),
-            })?;
+            Self::indexed(bytes, MessageSource::Server).unwrap_or_else(
+                || match raw::without_byte_order_mark(bytes) {
+                    Some(text) => Self::scanned(&text),
+                    None => Self::scanned(bytes),
+                },
+            )?;
         Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
     }
 
@@ -256,9 +258,15 @@ impl Message {
     /// in `params` or in `_meta`. So the message that is authorized is the one that is executed.
     ///
     /// Optional members that are `null` are left out. Many languages print absent members so, and servers refuse them.
+    /// A byte order mark is ignored.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
         let mut message =
-            Self::indexed(bytes, MessageSource::Client).unwrap_or_else(|| Self::judged(bytes))?;
+            Self::indexed(bytes, MessageSource::Client).unwrap_or_else(
+                || match raw::without_byte_order_mark(bytes) {
+                    Some(text) => Self::judged(&text),
+                    None => Self::judged(bytes),
+                },
+            )?;
         if let Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) =
             &mut message
             && let Some(without) = params.as_ref().and_then(absent::without_nulls)
@@ -309,7 +317,8 @@ impl Message {
 
     /// The id of a text that [`Message::from_client`] refused, if it can be read. The refusal has this id.
     pub fn readable_id(bytes: &Bytes) -> Option<RequestId> {
-        Raw::parse(bytes).ok()?.get("id").and_then(RequestId::from_raw)
+        let text = raw::without_byte_order_mark(bytes);
+        Raw::parse(text.as_ref().unwrap_or(bytes)).ok()?.get("id").and_then(RequestId::from_raw)
     }
 
     /// The message as JSON on one line, when its payload is on one line.

@@ -52,7 +52,8 @@ fn text_that_is_not_a_message_is_refused_with_its_reason() {
         format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":{}{}}}}}"#, "[".repeat(63), "]".repeat(63));
     for (text, code, part) in [
         ("{", -32700, "not valid JSON"),
-        ("\u{feff}{}", -32700, "not valid JSON"),
+        ("\u{feff}\u{feff}{}", -32700, "not valid JSON"),
+        ("\u{feff}[]", -32600, "batches"),
         ("[]", -32600, "batches"),
         ("1", -32600, "JSON object"),
         ("{}", -32600, "\"2.0\""),
@@ -141,10 +142,26 @@ fn the_id_of_a_response_may_come_back_as_text() {
 }
 
 #[test]
-fn a_byte_order_mark_before_a_message_of_a_server_is_ignored() {
+fn a_byte_order_mark_before_a_message_is_ignored() {
     let plain = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
-    assert_eq!(from_server(&format!("\u{feff}{plain}")).expect("a message").encode(), plain.as_bytes());
-    assert!(from_server(&format!("\u{feff}\u{feff}{plain}")).is_err());
+    for read in [from_server, from_client] {
+        assert_eq!(read(&format!("\u{feff}{plain}")).expect("a message").encode(), plain.as_bytes());
+        assert!(read(&format!("\u{feff}\u{feff}{plain}")).is_err());
+    }
+    let refused = Bytes::from("\u{feff}{\"jsonrpc\":\"1.0\",\"id\":7}");
+    let id = Message::readable_id(&refused).expect("an id");
+    assert_eq!(id.as_u64(), Some(7));
+}
+
+#[test]
+fn null_is_no_id_of_a_notification_and_an_invalid_id_of_a_request() {
+    let notice = r#"{"jsonrpc":"2.0","id":null,"method":"notifications/initialized"}"#;
+    let plain = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(from_client(notice).expect("a notification").encode(), plain.as_bytes());
+    for method in ["ping", "tools/call", "notifications", "x/notifications/y"] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":null,"method":"{method}"}}"#);
+        assert_eq!(from_client(&text), Err(ParseError::Id), "{method}");
+    }
 }
 
 #[test]

@@ -246,6 +246,9 @@ impl Expander<'_> {
             return Some(Fault::new(message, "refer to a variable of the environment: `${NAME}`"));
         }
         match self.sources.value(name) {
+            Err(Missing::Unset) if !name.starts_with(SECRET) && !is_variable(name) => {
+                Some(odd_name(written, name))
+            }
             Err(Missing::Refused(reason)) => {
                 Some(Fault::without_value(format!("`{written}` has no value"), reason))
             }
@@ -315,6 +318,24 @@ fn unset(written: &str, name: &str) -> Fault {
             format!("set {name}, or give a default: `${{{name}:-…}}`; `$$` is a dollar sign"),
         ),
     }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// The fault of a reference that other programs have, such as `${env:NAME}` and `${NAME-default}`. Its default is not
+/// used: it would hide a variable that is set.
+fn odd_name(written: &str, name: &str) -> Fault {
+    let bare = name.trim();
+    let bare = ["env:", "env."].iter().find_map(|prefix| bare.strip_prefix(prefix)).unwrap_or(bare);
+    let message = format!("`{written}` is not a reference of this file");
+    let hint = match bare.split_once('-') {
+        _ if is_variable(bare) => format!("write `${{{bare}}}`"),
+        Some((variable, default)) if is_variable(variable) => format!("write `${{{variable}:-{default}}}`"),
+        _ => "write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign".to_owned(),
+    };
+    Fault::new(message, hint)
 }
 
 impl Sources<'_> {

@@ -122,6 +122,18 @@ fn a_reference_that_means_nothing_is_refused_as_written() {
             "`$word` is not set in the environment (hint: set word, or give a default: `${word:-…}`; `$$` is a dollar sign)",
         ),
         ("${A", "`${` without its `}` (hint: write `$$` for a dollar sign)"),
+        ("${env:A}", "`${env:A}` is not a reference of this file (hint: write `${A}`)"),
+        ("${env.A:-x}", "`${env.A:-x}` is not a reference of this file (hint: write `${A}`)"),
+        ("${ A }", "`${ A }` is not a reference of this file (hint: write `${A}`)"),
+        ("${A-x y}", "`${A-x y}` is not a reference of this file (hint: write `${A:-x y}`)"),
+        (
+            "${A:?no}",
+            "`${A:?no}` is not a reference of this file (hint: write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign)",
+        ),
+        (
+            "${}",
+            "`${}` is not a reference of this file (hint: write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign)",
+        ),
         (
             "${NONE:-${A}}",
             "the default of `${NONE:-…}` holds a reference, which is not expanded (hint: a default is a plain text)",

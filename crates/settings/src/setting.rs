@@ -485,6 +485,7 @@ impl<'a> Setting<'a> {
             Value::Text(text) if looks_like(expected, text) => "write it without quotes",
             Value::Text(_) if expected == "a list" => "write a list, such as [\"one\", \"two\"]",
             Value::Text(_) if expected == "a mapping" => "write `key: value` lines below it, indented",
+            Value::List(_) if expected == "a mapping" => "write `key: value` lines below it, without `-`",
             _ => return None,
         };
         Some(hint.into())

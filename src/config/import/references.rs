@@ -260,13 +260,24 @@ impl<'j> References<'j> {
 fn pieces(text: &str) -> Vec<ReferencePiece<'_>> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find("${") {
-        let Some(length) = rest[start..].find('}') else { break };
+        let Some(length) = closing(&rest[start..]) else { break };
         add_literal(&rest[..start], &mut found);
         found.push(ReferencePiece::Reference(&rest[start + 2..start + length]));
         rest = &rest[start + length + 1..];
     }
     add_literal(rest, &mut found);
     found
+}
+
+/// Returns the place of the brace that closes the reference at the beginning of `text`: its default may have references.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 0_usize;
+    text.char_indices().map(|(at, c)| (at, c, text[at..].starts_with("${"))).find_map(|(at, c, begins)| {
+        open += usize::from(begins);
+        let closes = c == '}';
+        open -= usize::from(closes);
+        (closes && open == 0).then_some(at)
+    })
 }
 
 /// Adds a text without `${…}`, split at each `$NAME`.

@@ -62,4 +62,13 @@ fn a_default_that_holds_a_reference_is_said_to_be_lost() {
     let translated = references.translate("${A:-$b} ${C:-d}", TextUsage::Value);
     assert_eq!((translated.lost_defaults, translated.has_reference), (vec!["A".to_owned()], true));
     assert!(!references.translate("$x ${/}", TextUsage::Value).has_reference);
+    for (text, expected) in [
+        ("${A:-${B}/c}:/d", "${A}:/d"),
+        ("${A:-${B:-${C}}}}", "${A}}"),
+        ("${A:-x}/${B}", "${A:-x}/${B}"),
+        ("${A:-${B}", "$${A:-$${B}"),
+        ("${_A%/}", "$${_A%/}"),
+    ] {
+        assert_eq!(references.translate(text, TextUsage::Value).text, expected, "{text}");
+    }
 }

@@ -4,6 +4,7 @@
 //! therefore returned only without authentication. Each page comes from one server, and the cursor names it.
 
 use super::super::caller::Caller;
+use super::super::lists::cursor;
 use super::super::{Gateway, error};
 use super::{call_of, performed};
 use auth::Principal;
@@ -25,8 +26,7 @@ pub(super) async fn answer(gateway: &Gateway, caller: &Caller, params: Option<&R
         ));
     }
     let servers = servers(gateway, caller);
-    let cursor = params.and_then(|params| params.get("cursor")).filter(|cursor| !cursor.is_null());
-    let at = cursor.map(|cursor| read(gateway, caller, &cursor)).transpose()?;
+    let at = cursor(params).map(|cursor| read(gateway, caller, &cursor)).transpose()?;
     let (first, mut inner) = at.map_or((0, None), |(server, inner)| {
         (servers.iter().position(|name| *name == server).unwrap_or(servers.len()), inner)
     });

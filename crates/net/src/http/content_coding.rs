@@ -220,6 +220,14 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Error> {
     Ok(codings)
 }
 
+/// Whether the content of a message with these headers has a coding.
+pub fn has_content_coding(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    let mut names =
+        values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii));
+    names.any(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity"))
+}
+
 fn unknown(name: &str) -> Error {
     let name: String = name.chars().take(32).filter(char::is_ascii_graphic).collect();
     undecodable(format!(

@@ -42,6 +42,7 @@ use self::body::PooledLink;
 use self::connect::Dialer;
 use self::connection::{Failure, Idle, IdleSet, Link};
 use self::content_coding::ContentDecoder;
+pub use self::content_coding::has_content_coding;
 pub use self::dial_policy::{DialPolicy, is_public};
 pub use self::error::Error;
 pub use self::event_stream::{Decoded, EventStream};
