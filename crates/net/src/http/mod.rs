@@ -60,7 +60,7 @@ pub use self::headers::{
 use self::idle::{Idle, IdleSet};
 pub use self::network::Network;
 pub use self::proxy::{NoProxy, Proxies, Proxy};
-pub use self::read::{chunk, collect, read_json, whole};
+pub use self::read::{chunk, collect, whole};
 pub use self::redirect::same_origin_target;
 pub use self::request::RequestBuilder;
 pub use self::request_body::RequestBody;
