@@ -1,4 +1,4 @@
-//! Refusals of the Chroma tools: each names the argument that could not be used.
+//! Refusals of the Chroma tools: each names the argument that could not be used. And an address without a Chroma.
 
 use axum::Router;
 use axum::extract::Request;
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Running;
-use crate::support::{Gateway, Registry};
+use crate::support::{Gateway, Registry, eventually};
 use testkit::served::Served;
 
 /// A Chroma that is there, has no collections, and refuses to make one with `cause`.
@@ -28,14 +28,18 @@ fn answer(request: &Request, cause: &str) -> Response {
     (StatusCode::from_u16(status).expect("a status"), body.to_string()).into_response()
 }
 
-async fn before(chroma: &Served) -> Running {
+fn registry(url: &str) -> Registry {
     let lines = [
         "transport: builtin".to_owned(),
         "builtin: chroma".to_owned(),
-        format!("url: {}", chroma.url()),
+        format!("url: {url}"),
         "chroma: {embedding: {provider: none}}".to_owned(),
     ];
-    let gateway = Gateway::of(&Registry::new().server("chroma", &lines)).start().await;
+    Registry::new().server("chroma", &lines)
+}
+
+async fn before(chroma: &Served) -> Running {
+    let gateway = Gateway::of(&registry(&chroma.url())).start().await;
     gateway.offers(&["create_collection", "delete_collection"]).await;
     gateway
 }
@@ -67,4 +71,16 @@ async fn creating_a_collection_names_the_argument_that_was_wrong() {
     let gateway = before(&chroma).await;
     let answer: Value = gateway.call("chroma", "delete_collection", json!({"name": "a b"})).await.json();
     assert_eq!(answer["data"]["field"], "name", "{answer}");
+}
+
+#[tokio::test]
+async fn an_address_without_a_chroma_is_reported_as_a_wrong_url() {
+    let other = Served::start(Router::new());
+    let gateway = Gateway::of(&registry(&other.url())).start().await;
+    let told = eventually("the reason is shown", async || {
+        let shown = gateway.get("/servers").await.json().to_string();
+        shown.contains("404").then_some(shown)
+    })
+    .await;
+    assert!(told.contains("check `url`, which does not contain /api/v2"), "{told}");
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Running;
-use crate::support::rag::{Bridge, Fault, INVOKE, LIST};
+use crate::support::rag::{Bridge, Fault, HEALTH, INVOKE, LIST};
 use crate::support::{Gateway, Registry, eventually};
 
 const KEY: &str = "key-that-nobody-sees";
@@ -120,6 +120,65 @@ async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
             (&json!("The index is being built."), &json!("INDEX_BUILDING"))
         );
     }
+}
+
+#[tokio::test]
+async fn a_rate_limit_of_the_bridge_is_one_of_the_gateway_with_a_time_to_wait() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge).await;
+    for (retry_after, seconds) in [(None, 30), (Some(70), 70)] {
+        bridge
+            .fail(INVOKE, Some(Fault::Answer(429, retry_after, json!({"detail": "slow down"}).to_string())));
+        let failed = gateway.mcp().call("rag_crag", question()).await.error();
+        let data = &failed["data"];
+        assert_eq!(
+            (&failed["code"], &data["code"], &data["type"], &data["retry_after"], &data["retryable"]),
+            (&json!(-31004), &json!("rate_limited"), &json!("rate_limited"), &json!(seconds), &json!(true)),
+            "{failed}"
+        );
+        let rest = gateway.call("rag", "rag_crag", question()).await;
+        assert_eq!(
+            (rest.status, rest.header("retry-after"), &rest.json()["code"]),
+            (429, Some(&*seconds.to_string()), &json!("rate_limited")),
+            "{rest:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_described_as_one_of_the_bridge() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge).await;
+    for (body, fault) in [
+        (r#"{"success":true,"result":{"answer":"a","scores":[NaN]}}"#, "NaN at byte 49 is no JSON value"),
+        (r#"{"success":true,"result":{"#, "it ends at byte 26"),
+        ("<html>Sign in</html>", "it is not JSON"),
+        (r#"{"success":1,"result":{"answer":"a"}}"#, "`success` is neither true nor false"),
+    ] {
+        bridge.fail(INVOKE, Some(Fault::body(body)));
+        let failed = gateway.mcp().call("rag_crag", question()).await.error();
+        let text = failed["message"].as_str().expect("a message");
+        assert!(text.contains("the answer is not valid: ") && text.contains(fault), "{failed}");
+        assert!(!text.contains("MCP") && failed["data"]["code"] == "invalid_answer", "{failed}");
+    }
+    // As the runtimes of Windows write it.
+    bridge.fail(INVOKE, Some(Fault::body("\u{feff}{\"success\":true,\"result\":{\"answer\":\"a\"}}")));
+    assert_eq!(gateway.call("rag", "rag_crag", question()).await.json()["data"]["answer"], "a");
+}
+
+#[tokio::test]
+async fn an_address_without_a_bridge_is_reported_as_a_wrong_url() {
+    let bridge = Bridge::start();
+    for route in [LIST, HEALTH] {
+        bridge.fail(route, Some(Fault::status(404, &json!({"detail": "Not Found"}))));
+    }
+    let gateway = Gateway::of(&registry(&bridge)).start().await;
+    let told = eventually("the reason is shown", async || {
+        let shown = gateway.get("/servers").await.json().to_string();
+        shown.contains("Not Found").then_some(shown)
+    })
+    .await;
+    assert!(told.contains("check `url`, which does not contain /mcp"), "{told}");
 }
 
 #[tokio::test]

@@ -64,9 +64,9 @@ is refused before its body is read gets −32600 with every code, because its re
 ";
 
 /// The text between the numbers and the codes.
-const MIDDLE: &str = "\n`backend_error` has the numbers of `auth_failed` if the service answered 401 or 403, and those of `rate_limited` if it\n\
-    answered 429. `invalid_answer` has those of `backend_error` if the server answered with an HTTP status. `invalid_message`\n\
-    is −32700 for text that is not JSON, else −32600.\n\n\
+const MIDDLE: &str = "\n`backend_error` has the numbers of `auth_failed` if the service answered 401 or 403. `invalid_answer` has those of\n\
+    `backend_error` if the server answered with an HTTP status. `invalid_message` is −32700 for text that is not JSON,\n\
+    else −32600.\n\n\
     ## All codes\n\n\
     The HTTP status is that of the REST API, and of the MCP endpoint if a request is refused before its method is called.\n\
     A JSON-RPC error of a method has status 200. Over 2026-07-28 `method_not_found` has 404, and `capability_missing`,\n\

@@ -20,14 +20,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use net::http::{Client, DialPolicy, EventStream, Form, RequestBuilder, Response, read_json, whole};
+use json::raw;
+use net::http::{Client, DialPolicy, EventStream, Form, RequestBuilder, Response, whole};
 use net::sse::{Event, Item};
 use runtime::memory::Account;
 use runtime::secret::{ExposeSecret, SecretString};
 use upstream::api::{Error, ServerContext};
 
 pub(super) use cleaner::{Cleaner, plain};
-pub(super) use refusal::facts;
+pub(super) use refusal::{facts, not_json};
 
 /// Idle connections to one service that are kept longer than a second.
 const KEPT: usize = 64;
@@ -135,7 +136,7 @@ impl RestRequest {
         let Self { client, builder, secrets } = self;
         let response = client.request(builder).await?;
         if response.status().is_success() {
-            return Ok(Answer { response, origin: Arc::clone(client.origin()) });
+            return Ok(Answer { response, origin: Arc::clone(client.origin()), secrets });
         }
         Err(refusal::of(response, &secrets, client.origin()).await)
     }
@@ -145,17 +146,21 @@ impl RestRequest {
 pub(super) struct Answer {
     response: Response,
     origin: Arc<str>,
+    secrets: Vec<SecretString>,
 }
 
 impl Answer {
-    /// All of it.
+    /// All of it, without a byte order mark.
     pub(super) async fn bytes(self) -> Result<Bytes, Error> {
-        Ok(whole(self.response.into_body(), MOST_BYTES, &self.origin).await?)
+        let body = whole(self.response.into_body(), MOST_BYTES, &self.origin).await?;
+        Ok(raw::without_byte_order_mark(&body).unwrap_or(body))
     }
 
     /// All of it, as JSON of a known form; what else it has is not looked at.
-    pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
-        Ok(read_json(&self.bytes().await?)?)
+    pub(super) async fn json<T: DeserializeOwned>(mut self) -> Result<T, Error> {
+        let secrets = std::mem::take(&mut self.secrets);
+        let body = self.bytes().await?;
+        serde_json::from_slice(&body).map_err(|error| refusal::of_success(&body, &error, &secrets))
     }
 
     /// The events of a stream, until it ends. One beyond the cap ends it with an error.

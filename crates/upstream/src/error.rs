@@ -133,8 +133,8 @@ pub enum Error {
         /// Advice, if the fault is a known one.
         advice: Option<String>,
     },
-    /// The body of the answer is nothing that an MCP server writes, such as a page.
-    #[error("the answer is not a valid MCP message: {reason}")]
+    /// The body of the answer is nothing that an MCP server, or the service behind a built-in one, writes, such as a page.
+    #[error("the answer is not valid: {reason}")]
     Malformed {
         /// Description of the fault.
         reason: String,

@@ -30,7 +30,7 @@ const REASONS: &[(&str, &str)] = &[
 ];
 
 /// Words in the reason if a URL leads to something else than an MCP endpoint.
-const NO_ENDPOINT: &[&str] = &["HTTP 404", "HTTP 405", "not a valid MCP message"];
+const NO_ENDPOINT: &[&str] = &["HTTP 404", "HTTP 405", "the answer is not valid", "not a valid MCP message"];
 
 pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     let Some(config) = subject.config().filter(|_| !subject.arguments.offline) else { return Vec::new() };

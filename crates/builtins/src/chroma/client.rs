@@ -116,7 +116,13 @@ impl ChromaClient {
     /// Checks that the server can be reached and has the database.
     pub(crate) async fn health(&self) -> Result<(), Error> {
         let path = ["api", "v2", "tenants", &self.place.tenant, "databases", &self.place.database];
-        self.to(Method::GET, &path).send().await?.json::<IgnoredAny>().await.map(drop)
+        let answer = self.to(Method::GET, &path).send().await.map_err(|error| match error {
+            Error::Backend { status: 404 | 405, .. } => error.reworded(|text| {
+                format!("{text}; check `url`, which does not contain /api/v2, `tenant` and `database`")
+            }),
+            other => other,
+        })?;
+        answer.json::<IgnoredAny>().await.map(drop)
     }
 
     /// Creates the tenant and the database, unless they exist.

@@ -18,6 +18,8 @@ use crate::schema_validator::NOT_BLANK;
 use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 
+/// Smallest size of chunks that a caller may ask for, unless a smaller one is configured.
+pub(super) const LEAST_CHUNK: usize = 50;
 /// Longest document, in characters.
 const LONGEST: u64 = 10_000_000;
 /// How many documents of equal content may have been updated since, before `add_document` fails.
@@ -64,8 +66,8 @@ pub(super) struct AddInput {
     /// Metadata of the document, for filters of a search: flat, with texts, numbers, booleans and lists of
     /// them.
     metadata: Option<Map<String, Value>>,
-    /// Characters of a chunk, at most; less where the embedding model reads less. Left out: as configured.
-    #[schemars(range(min = 50, max = 10_000))]
+    /// Characters of a chunk, at most; less where the embedding model reads less.
+    #[schemars(range(min = LEAST_CHUNK, max = 10_000))]
     chunk_size: Option<u32>,
 }
 

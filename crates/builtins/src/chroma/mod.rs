@@ -116,12 +116,21 @@ fn tools(options: &config::ChromaOptions) -> Vec<Tool> {
             &collections::ABOUT_LIST,
         ),
         Tool::new::<collections::DeleteInput, collections::DeleteOutput>(&collections::ABOUT_DELETE),
-        Tool::new::<documents::AddInput, documents::WriteOutput>(&documents::ABOUT_ADD),
+        add(options),
         Tool::new::<documents::UpdateInput, documents::WriteOutput>(&documents::ABOUT_UPDATE),
         Tool::new::<documents::OneInput, documents::RemoveOutput>(&documents::ABOUT_DELETE),
         search(options),
         Tool::new::<documents::OneInput, documents::DocumentInfo>(&documents::ABOUT_GET),
     ]
+}
+
+/// Returns the tool that adds documents, with the configured size of chunks as the default.
+fn add(options: &config::ChromaOptions) -> Tool {
+    let mut input = schema::of_input::<documents::AddInput>();
+    let (size, limits) = (options.chunking.size(), &mut input["properties"]["chunk_size"]);
+    limits["minimum"] = documents::LEAST_CHUNK.min(size).into();
+    limits["default"] = size.into();
+    Tool::with_schemas(&documents::ABOUT_ADD, &input, &schema::of_output::<documents::WriteOutput>())
 }
 
 /// Returns the search tool, with the configured maximum of results.

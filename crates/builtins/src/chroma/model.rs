@@ -30,7 +30,7 @@ pub(crate) struct Collection {
     #[serde(default)]
     pub dimension: Option<usize>,
     #[serde(default, rename = "configuration_json")]
-    configuration: Configuration,
+    configuration: Option<Configuration>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -75,7 +75,8 @@ impl Space {
 impl Collection {
     /// Returns the distance measure of the collection.
     pub(crate) fn space(&self) -> Space {
-        let configured = self.configuration.hnsw.as_ref().or(self.configuration.spann.as_ref());
+        let indexes = self.configuration.as_ref();
+        let configured = indexes.and_then(|indexes| indexes.hnsw.as_ref().or(indexes.spann.as_ref()));
         configured.map(|index| index.space).unwrap_or_default()
     }
 }

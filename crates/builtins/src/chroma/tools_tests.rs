@@ -302,7 +302,11 @@ async fn when_chroma_is_away_that_counts_against_it_and_what_it_refuses_does_not
 }
 
 fn all() -> Vec<Tool> {
-    let options = crate::chroma::config::ChromaOptions { max_results: 10, ..options_of_nobody() };
+    let options = crate::chroma::config::ChromaOptions {
+        max_results: 10,
+        chunking: crate::chunk::Chunking::default(),
+        ..options_of_nobody()
+    };
     tools(&options)
 }
 
@@ -340,11 +344,16 @@ fn names_inputs_defaults_and_effects_are_as_specified() {
             .map(|hint| tool["annotations"][hint] == true);
         assert_eq!(said, hints, "{name}");
     }
-    let schema = shown("search")["inputSchema"]["properties"]["n_results"].clone();
-    assert_eq!(
-        ["minimum", "maximum", "default"].map(|what| schema[what].clone()),
-        [1, 10, 5].map(Value::from)
-    );
+    for (name, number, limits) in
+        [("search", "n_results", [1, 10, 5]), ("add_document", "chunk_size", [50, 10_000, 1_000])]
+    {
+        let schema = shown(name)["inputSchema"]["properties"][number].clone();
+        assert_eq!(
+            ["minimum", "maximum", "default"].map(|what| schema[what].clone()),
+            limits.map(Value::from),
+            "{name}"
+        );
+    }
 }
 
 #[test]

@@ -62,7 +62,9 @@ struct Response {
 
 #[derive(Deserialize)]
 struct EmbeddingObject {
-    index: usize,
+    /// `None` where the service leaves it out, as Gemini does for 0. The place in the list counts then.
+    #[serde(default)]
+    index: Option<usize>,
     embedding: Vec<f32>,
 }
 
@@ -129,15 +131,18 @@ impl OpenAiClient {
 
     /// Returns the vectors of `response` in order, if there is one for each of `count` texts.
     fn read(&self, response: Response, count: usize) -> Result<Vec<Vec<f32>>, Error> {
-        let Response { mut data } = response;
+        let Response { data } = response;
         if data.len() != count {
             return Err(self.nonsense(format!("{} vectors for {count} texts", data.len())));
         }
-        data.sort_by_key(|embedded| embedded.index);
-        if data.iter().enumerate().any(|(at, embedded)| embedded.index != at) {
+        let placed =
+            |(at, embedded): (usize, EmbeddingObject)| (embedded.index.unwrap_or(at), embedded.embedding);
+        let mut vectors: Vec<_> = data.into_iter().enumerate().map(placed).collect();
+        vectors.sort_by_key(|(index, _)| *index);
+        if vectors.iter().enumerate().any(|(at, (index, _))| *index != at) {
             return Err(self.nonsense(format!("its indexes are not those of {count} texts")));
         }
-        let vectors: Vec<_> = data.into_iter().map(|embedded| embedded.embedding).collect();
+        let vectors: Vec<_> = vectors.into_iter().map(|(_, vector)| vector).collect();
         if let Some(bad) = vectors.iter().position(|vector| !is_vector(vector)) {
             return Err(self.nonsense(format!("vector {bad} is empty or has a number that is not finite")));
         }

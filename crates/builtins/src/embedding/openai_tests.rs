@@ -124,14 +124,20 @@ async fn a_refusal_is_final_and_shows_no_key() {
 #[tokio::test]
 async fn an_answer_that_is_no_vectors_is_not_believed() {
     for (body, desired) in [
-        ("<html>", "not the JSON"),
+        ("<html>", "it is not JSON"),
+        (r#"{"error":"model `m` is not loaded, sk-canary"}"#, "model `m` is not loaded, …"),
+        (r#"{"vectors":[]}"#, "other JSON than was expected"),
+        (r#"{"data":[{"embedding":[1]},{"index":0,"embedding":[1]}]}"#, "indexes"),
         (r#"{"data":[]}"#, "0 vectors for 2 texts"),
         (r#"{"data":[{"index":0,"embedding":[1]}]}"#, "1 vectors for 2 texts"),
         (r#"{"data":[{"index":1,"embedding":[1]},{"index":1,"embedding":[1]}]}"#, "indexes"),
         (r#"{"data":[{"index":0,"embedding":[]},{"index":1,"embedding":[]}]}"#, "vector 0 is empty"),
         (r#"{"data":[{"index":1,"embedding":[1e39]},{"index":0,"embedding":[1]}]}"#, "vector 1"),
-        (r#"{"data":[{"index":1,"embedding":[NaN]},{"index":0,"embedding":[1]}]}"#, "not the JSON"),
-        (r#"{"data":[{"index":1,"embedding":[null]},{"index":0,"embedding":[1]}]}"#, "not the JSON"),
+        (
+            r#"{"data":[{"index":1,"embedding":[NaN]},{"index":0,"embedding":[1]}]}"#,
+            "NaN at byte 33 is no JSON",
+        ),
+        (r#"{"data":[{"index":1,"embedding":[null]},{"index":0,"embedding":[1]}]}"#, "other JSON"),
         (
             r#"{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1,2]}]}"#,
             "vectors of 2 numbers where 1",
@@ -141,6 +147,20 @@ async fn an_answer_that_is_no_vectors_is_not_believed() {
         let error = remote(&service).embed(&texts(&["a", "b"]), soon()).await.expect_err("refused");
         assert!(error.to_string().contains(desired) && !error.is_retryable(), "{body}: {error}");
         assert_eq!(service.seen().len(), 1);
+    }
+}
+
+// Gemini leaves out an index of 0, others leave out all.
+#[tokio::test]
+async fn vectors_without_an_index_are_in_the_order_of_the_texts() {
+    for body in [
+        r#"{"data":[{"embedding":[1]},{"index":1,"embedding":[2]}]}"#,
+        r#"{"data":[{"index":null,"embedding":[1]},{"index":null,"embedding":[2]}]}"#,
+        "\u{feff}{\"data\":[{\"index\":1,\"embedding\":[2]},{\"index\":0,\"embedding\":[1]}]}",
+    ] {
+        let service = scripted(vec![json(200, body)]).await;
+        let vectors = remote(&service).embed(&texts(&["a", "b"]), soon()).await.expect("vectors");
+        assert_eq!(vectors, [[1.0], [2.0]], "{body}");
     }
 }
 

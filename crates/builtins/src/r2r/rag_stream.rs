@@ -22,6 +22,8 @@ use upstream::api::Error;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of the answer, from its end, in one progress message.
 const SHOWN: usize = 2_000;
+/// Name of the event with the passages.
+const SOURCES: &[u8] = b"search_results";
 /// Longest answer in bytes. A longer one is cut off.
 const MOST: usize = 1 << 20;
 
@@ -37,6 +39,7 @@ struct Message {
 
 #[derive(Deserialize)]
 struct Delta {
+    #[serde(default)]
     content: Vec<DeltaPart>,
 }
 
@@ -47,12 +50,12 @@ struct DeltaPart {
 
 #[derive(Deserialize)]
 struct Payload {
-    value: String,
+    value: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Final {
-    generated_answer: String,
+    generated_answer: Option<String>,
 }
 
 /// State of the answer.
@@ -75,7 +78,12 @@ pub(super) async fn read_answer(
     let mut teller = ProgressReporter { report, next: Instant::now() };
     while let Some(event) = stream.next().await {
         match event {
-            Ok(event) => state.take(&event, collection)?,
+            Ok(event) => match state.take(&event, collection) {
+                Err(error) if state.answer.is_empty() || *event.name == *SOURCES => return Err(error),
+                // The rest cannot be read, but the beginning is still useful.
+                Err(_) => break,
+                Ok(()) => {}
+            },
             Err(error) if state.answer.is_empty() => return Err(error),
             // The answer was cut off, but its beginning is still useful.
             Err(_) => break,
@@ -93,17 +101,20 @@ pub(super) async fn read_answer(
 impl AnswerState {
     fn take(&mut self, event: &Event, collection: Id) -> Result<(), Error> {
         match event.name.as_ref() {
-            b"search_results" => {
+            SOURCES => {
                 let found: Searched = read(&event.data)?;
                 self.chunks = Some(passages(found.data.chunk_search_results, collection)?);
             }
             // The sources must be known before any text is passed on.
             b"message" if self.chunks.is_some() => {
                 let message: Message = read(&event.data)?;
-                message.delta.content.iter().for_each(|part| self.answer.push_str(&part.payload.value));
+                let texts = message.delta.content.iter().filter_map(|part| part.payload.value.as_deref());
+                self.answer.extend(texts);
             }
             b"final_answer" if self.chunks.is_some() => {
-                self.answer = read::<Final>(&event.data)?.generated_answer;
+                if let Some(whole) = read::<Final>(&event.data)?.generated_answer {
+                    self.answer = whole;
+                }
             }
             b"done" => self.is_done = true,
             _ => {}

@@ -48,6 +48,28 @@ async fn an_answer_is_complete_when_its_end_was_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_that_cannot_be_read_costs_only_what_comes_after_it() {
+    let done = || event("done", &json!("[DONE]"));
+    for broken in [event("message", &json!({"delta": 1})), event("final_answer", &json!("x"))] {
+        let part = answer_to(vec![found(9), word("one "), broken, word("two"), done()])
+            .await
+            .expect("heard")
+            .expect("told");
+        assert_eq!((part.answer.as_str(), part.is_complete), ("one ", false));
+    }
+    let nothing = [
+        event("message", &json!({"delta": {"content": [{"payload": {"value": null}}]}})),
+        event("message", &json!({"delta": {}})),
+        event("final_answer", &json!({"generated_answer": null})),
+    ];
+    let events = [found(9), word("one")].into_iter().chain(nothing).chain([done()]);
+    let whole = answer_to(events.collect()).await.expect("heard").expect("told");
+    assert_eq!((whole.answer.as_str(), whole.is_complete), ("one", true));
+    let foreign = vec![found(9), word("one"), found(8), word("two")];
+    assert!(answer_to(foreign).await.is_err(), "nothing of another collection is passed on");
+}
+
+#[tokio::test(start_paused = true)]
 async fn answer_without_sources_or_on_foreign_documents_is_not_passed_on() {
     let none = event("search_results", &json!({"data": {"chunk_search_results": null}}));
     let nothing = answer_to(vec![none, word("made up")]).await.expect("heard").expect("told");

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::failed::Reported;
 use crate::rag::config;
-use crate::rest::{Rest, RestRequest};
+use crate::rest::{Rest, RestRequest, not_json};
 use json::Raw;
 use runtime::secret::SecretString;
 use upstream::api::{Error, ServerContext};
@@ -51,8 +51,8 @@ impl Bridge {
         let answer = self.request(Method::GET, "list_techniques").send().await;
         let body = answer.map_err(|error| self.refusal(error))?.bytes().await?;
         self.check_denial(&body).map_err(|error| self.refusal(error))?;
-        let listed = Raw::parse(&body).ok().and_then(|answer| TechniqueNames::of(&answer));
-        listed.ok_or_else(|| malformed("it is no list of techniques"))
+        let listed = Raw::parse(&body).map_err(|error| not_json(&body, &error))?;
+        TechniqueNames::of(&listed).ok_or_else(|| malformed("it is no list of techniques"))
     }
 
     /// Returns the health report of the bridge, which is an object.
@@ -101,19 +101,27 @@ impl Bridge {
                     None => format!("the bridge wants a key ({detail}); give `rag.api_key`"),
                 },
             },
+            Error::Backend { status: 404 | 405, .. } => error.reworded(|text| {
+                format!(
+                    "the bridge has no list of techniques ({text}); check `url`, which does not contain /mcp"
+                )
+            }),
             other => other,
         }
     }
 }
 
 fn object(body: &Bytes) -> Result<Raw, Error> {
-    let read = Raw::parse(body).ok().filter(|answer| answer.is_object() && answer.duplicate_key().is_none());
-    read.ok_or_else(|| malformed("it is not a JSON object with each member once"))
+    let answer = Raw::parse(body).map_err(|error| not_json(body, &error))?;
+    if answer.is_object() && answer.duplicate_key().is_none() {
+        return Ok(answer);
+    }
+    Err(malformed("it is not a JSON object with each member once"))
 }
 
 /// The error for an answer that the contract of the bridge does not allow.
 pub(super) fn malformed(why: &str) -> Error {
-    Error::Malformed { reason: format!("not what a RAG bridge answers: {why}") }
+    Error::Malformed { reason: format!("it is not what a RAG bridge answers: {why}") }
 }
 
 /// A list that was read.

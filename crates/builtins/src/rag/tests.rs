@@ -296,7 +296,8 @@ async fn its_health_is_told_as_it_says_it_and_also_when_it_says_nothing() {
     );
     for (fault, word) in [
         (Fault::status(503, r#"{"detail":"no database"}"#), "no database"),
-        (Fault::body("nothing"), "not what a RAG bridge answers"),
+        (Fault::body("nothing"), "it is not JSON"),
+        (Fault::body("[]"), "not what a RAG bridge answers"),
         (Fault::body(&format!(r#"{{"status":"{}"}}"#, "x".repeat(70_000))), "larger than"),
     ] {
         fixture.bridge.fail(HEALTH, Some(fault));

@@ -1,4 +1,5 @@
-//! Error responses of a service: their text for people, and the facts beside it, such as `{code, message, data}`.
+//! Responses of a service that are errors or cannot be read: their text for people, and the facts beside it, such as
+//! `{code, message, data}`.
 //!
 //! Invariants: the text is the service's own message, in one short line. Neither text nor facts have a secret of the request or
 //! a stack trace (`cleaner`). The text shows no member that repeats the request (`input` of a validation error). Each fact is
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 use super::cleaner::Cleaner;
 use json::Raw;
+use json::fault::{Cause, Fault};
 use net::http::{Response, retry_after, whole};
 use runtime::secret::SecretString;
 use upstream::api::Error;
@@ -56,6 +58,34 @@ pub(super) async fn of(response: Response, secrets: &[SecretString], origin: &Ar
     let facts = Raw::parse(&body).ok().and_then(|body| facts(&body, &cleaner));
     let retry_after = waits.or_else(|| wait_of(facts.as_ref()?));
     Error::Backend { status: status.as_u16(), detail, retry_after, facts: facts.map(Box::new) }
+}
+
+/// Returns the error of a `body` with a status of success that is not the JSON that was expected. Some services send their
+/// errors so.
+pub(super) fn of_success(body: &[u8], error: &serde_json::Error, secrets: &[SecretString]) -> Error {
+    let said = error_text(body).map(|text| Cleaner::new(secrets).line(text)).filter(|text| !text.is_empty());
+    match said {
+        Some(said) => {
+            Error::Malformed { reason: format!("it is an error with the status of a success: {said}") }
+        }
+        None if error.is_data() => {
+            let (line, column) = (error.line(), error.column());
+            Error::Malformed {
+                reason: format!("it is other JSON than was expected, at line {line} column {column}"),
+            }
+        }
+        None => not_json(body, error),
+    }
+}
+
+/// Returns the error of a `body` that is no JSON because of `error`.
+pub(crate) fn not_json(body: &[u8], error: &serde_json::Error) -> Error {
+    let fault = Fault::of(body, error);
+    let reason = match fault.cause {
+        Cause::Number(_) => fault.advice(),
+        _ => format!("it is not JSON: {fault}"),
+    };
+    Error::Malformed { reason }
 }
 
 fn of_status(status: StatusCode) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Error, ItemKind};
 use json::Raw;
-use protocol::problem::FieldError;
+use protocol::problem::{FieldError, USUAL_WAIT};
 use protocol::sanitize::clipped;
 use protocol::{ErrorCode, ErrorKind, Problem};
 
@@ -157,7 +157,7 @@ const fn code_of(error: &upstream::Error) -> ErrorCode {
         E::Lost { .. } | E::Cut { .. } => C::OutcomeUnknown,
         E::TimedOut { .. } => C::TimedOut,
         E::Status { status: 401 | 403, .. } | E::AuthFailed { .. } => C::AuthFailed,
-        E::Status { status: 429, .. } => C::RateLimited,
+        E::Status { status: 429, .. } | E::Backend { status: 429, .. } => C::RateLimited,
         E::Status { status: 500.., .. } => C::ServerError,
         E::Backend { .. } => C::BackendError,
         // The call was made, so making it again is for the caller to decide.
@@ -214,7 +214,9 @@ fn of_status(problem: &mut Problem, status: u16, retry_after: Option<Duration>) 
     };
     problem.numbers = numbered.numbers();
     problem.retryable = matches!(status, 429 | 502..=504);
-    problem.retry_after = retry_after.filter(|_| problem.retryable);
+    // Every rate limit has a time to wait (specification of `r2r`).
+    let usual = (status == 429).then_some(Duration::from_secs(USUAL_WAIT));
+    problem.retry_after = retry_after.or(usual).filter(|_| problem.retryable);
 }
 
 /// Whether the service says that it has a bug, in the word of the specification of `rag`.

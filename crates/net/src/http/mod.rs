@@ -51,7 +51,7 @@ pub use self::headers::{
     is_media_type, is_own_loop, path, retry_after,
 };
 pub use self::proxy::{Network, NoProxy, Proxies, Proxy};
-pub use self::read::{ResponseLimits, WholeResponse, chunk, collect, read_json, whole};
+pub use self::read::{ResponseLimits, WholeResponse, chunk, collect, whole};
 pub use self::request::{RequestBuilder, same_origin_target};
 pub use self::request_body::{Form, RequestBody};
 pub use self::tls::TlsFiles;

@@ -32,7 +32,7 @@ pub async fn whole(body: Body, limit: usize, origin: &Arc<str>) -> Result<Bytes,
 }
 
 /// Reads `body` as JSON of a known form. The error does not quote it.
-pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|error| Error::Malformed {
         reason: format!("not the JSON that was expected, at line {} column {}", error.line(), error.column()),
     })

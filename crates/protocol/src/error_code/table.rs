@@ -254,8 +254,8 @@ error_codes! {
         "try again after `retry_after_ms`";
     RateLimited = "rate_limited", Server, RateLimited, 429, LIMIT, Yes,
         "The server limits how often it is called",
-        "The server answered HTTP 429. The time to wait is passed on where the server gave one.",
-        "try again later, after `retry_after_ms` where it is given";
+        "The server, or the service behind a built-in one, answered HTTP 429. If it gave no time to wait, `retry_after_ms` is 30000.",
+        "try again after `retry_after_ms`";
     ConnectionFailed = "connection_failed", Server, ServiceUnavailable, 502, CONNECTION, Yes,
         "The server could not be reached",
         "The server could not be reached. The call was not sent.",
@@ -278,8 +278,8 @@ error_codes! {
         "look at `backend` and at the log of the service";
     InvalidAnswer = "invalid_answer", Server, ServiceUnavailable, 502, INTERNAL, No,
         "The server's answer is not valid",
-        "The answer is not one of MCP, has another HTTP status, or is too large.",
-        "check that the server speaks MCP at its configured address";
+        "The answer is not one of MCP, or of the service behind a built-in server, has another HTTP status, or is too large.",
+        "check that an MCP server, or the service behind a built-in one, answers at the configured address";
     AuthFailed = "auth_failed", Server, AuthenticationError, 503, CREDENTIALS, No,
         "The server refuses the gateway's credentials",
         "The server refuses the credentials that Switchyard is configured to send.",
