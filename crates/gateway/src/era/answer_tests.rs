@@ -74,6 +74,7 @@ fn a_legacy_client_gets_final_results_and_clear_refusals() {
             r#"{"resultType":"complete","ttlMs":0}"#,
         ),
         (method::TOOLS_CALL, r#"{"structuredContent":{"a":1}}"#, r#"{"structuredContent":{"a":1}}"#),
+        (method::TOOLS_CALL, r#"{"resultType":null}"#, r#"{"resultType":null}"#),
         (
             method::TOOLS_CALL,
             r#"{"structuredContent":[1e400]}"#,
@@ -88,7 +89,8 @@ fn a_legacy_client_gets_final_results_and_clear_refusals() {
         (r#"{"resultType":"task","taskId":"t"}"#, "task"),
         (r#"{"resultType":"drea\nm"}"#, "drea\\nm"),
         (r#"{"resultType":5}"#, "unknown type"),
-        (r#"{"resultType":null}"#, "unknown type"),
+        ("null", "not an object"),
+        ("[]", "not an object"),
     ] {
         let refusal = converted(method::TOOLS_CALL, text).expect_err("refused");
         assert!(refusal.message().contains(says), "{}", refusal.message());
