@@ -298,7 +298,7 @@ impl State {
         {
             self.server.eras.forget();
             self.closing.close("the server now speaks another era");
-        } else if let Some(loss) = Loss::of(&outcome)
+        } else if let Some(loss) = Loss::of(&outcome).or_else(|| self.session.loss_of_ping(call, &outcome))
             && self.session.lose(loss)
             && loss != Loss::Unclear
         {
