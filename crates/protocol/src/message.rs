@@ -4,7 +4,7 @@
 //! `error` are slices of the received bytes. The envelope is written again for the next hop, so its members outside of
 //! JSON-RPC are not forwarded.
 //!
-//! Not here: what a method means; batches (refused: 2025-06-18 removed them).
+//! Not here: what a method means. Batches of clients are refused, because 2025-06-18 removed them. Servers may send them.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -31,6 +31,8 @@ pub const MAX_DEPTH: usize = json::scanner::MAX_DEPTH;
 const MAX_MEMBERS: usize = 1_024;
 /// The smallest text of a server whose payload is copied if it is a small part of the text, in bytes.
 const PADDED: usize = 4 * 1024;
+/// The most messages of one batch that are read.
+const MAX_BATCH: usize = 1_024;
 /// The longest id accepted, in bytes of its JSON text.
 const MAX_ID_BYTES: usize = 1024;
 
@@ -205,6 +207,9 @@ impl Envelope {
         }
         let reply = match (self.result, self.error) {
             (Some(result), None) => Ok(payload(result)),
+            (None, Some(error)) if sender == MessageSource::Server => {
+                Err(ErrorObject::from_server(slice(error)))
+            }
             (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
             _ => return Err(ParseError::Shape),
         };
@@ -229,6 +234,16 @@ impl Message {
             }
         })?;
         Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
+    }
+
+    /// The messages of a batch, which [`Message::from_server`] refuses; `None` if there are too many.
+    ///
+    /// Source: 2025-03-26 `basic`, Batching: a client must support receiving them.
+    pub fn batch(bytes: &Bytes) -> Option<Vec<Bytes>> {
+        let batch = Raw::judged(byte_order_mark::behind(bytes).as_ref().unwrap_or(bytes)).ok()?;
+        let messages: Vec<Bytes> =
+            batch.elements().take(MAX_BATCH + 1).map(|message| message.bytes().clone()).collect();
+        (messages.len() <= MAX_BATCH).then_some(messages)
     }
 
     /// Copies the payload if it is less than half of the `whole` text. The rest is what a server added to the envelope.

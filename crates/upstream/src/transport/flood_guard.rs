@@ -46,6 +46,17 @@ pub(super) enum Relevance {
     Junk,
 }
 
+impl Relevance {
+    /// The relevance of two messages that came together.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Junk, _) | (_, Self::Junk) => Self::Junk,
+            (Self::Notice, _) | (_, Self::Notice) => Self::Notice,
+            (Self::Wanted, Self::Wanted) => Self::Wanted,
+        }
+    }
+}
+
 /// Counts the messages of one connection that belong to no call.
 pub(super) struct FloodGuard {
     server: Arc<str>,

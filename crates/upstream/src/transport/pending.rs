@@ -66,6 +66,8 @@ struct PendingRequest {
     event_sender: EventSender,
     purpose: Purpose,
     written: bool,
+    /// Whether a log line seemed to have its response.
+    is_doubted: bool,
     over: CallEnd,
 }
 
@@ -172,7 +174,15 @@ impl Pending {
         let (event_sender, over) = (event_sender.clone(), CallEnd::default());
         let is_alone = table.open.values().all(|open| open.purpose == Purpose::Listen);
         let share = worker::share();
-        let open = PendingRequest { answer: sender, share, event_sender, purpose, written: false, over };
+        let open = PendingRequest {
+            answer: sender,
+            share,
+            event_sender,
+            purpose,
+            written: false,
+            is_doubted: false,
+            over,
+        };
         table.open.insert(id, open);
         Ok(RequestTicket::new(id, answer, is_alone, self))
     }
@@ -224,6 +234,25 @@ impl Pending {
     pub(super) fn unreadable(&self, message: &[u8], error: &Error) -> Vec<SettledRequest> {
         let ids = unreadable::answered(message).into_iter();
         ids.filter_map(|id| self.settle(id, Err(error.clone()))).collect()
+    }
+
+    /// The open requests whose responses a log line seems to have, without those of an earlier one.
+    pub(super) fn doubt(&self, line: &[u8]) -> Vec<u64> {
+        let mut ids = unreadable::answered(line);
+        if !ids.is_empty() {
+            let mut table = self.lock();
+            ids.retain(|id| {
+                table.open.get_mut(id).is_some_and(|open| !std::mem::replace(&mut open.is_doubted, true))
+            });
+        }
+        ids
+    }
+
+    /// Fails the request `id`, if it is still open.
+    pub(super) fn fail(&self, id: u64, error: Error) {
+        let open = self.lock().open.remove(&id);
+        // A caller that has just left does not need it.
+        drop(open.map(|open| open.answer.send(Err(error))));
     }
 
     /// Sends a notification to the outlet of its call. Returns how it is counted.

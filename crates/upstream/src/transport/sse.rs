@@ -38,7 +38,7 @@ use net::http::{EventStream, collect, is_media_type, path};
 use net::sse::Item;
 use oauth::Logins;
 use protocol::lifecycle::Peer;
-use protocol::{Era, Message, Notification, Reply, Version, method};
+use protocol::{Era, Message, Notification, ParseError, Reply, Version, method};
 use runtime::memory::{Account, Payer};
 use runtime::shutdown::Shutdown;
 
@@ -149,12 +149,12 @@ pub(super) async fn open(
     // From here on the reader ends with `ending`, even if the handshake fails.
     let ending = Ending(link);
     let sender = dialect.sender();
-    if let Some(client) = dialect.client {
-        ending.0.pending.open_own_session(client);
+    if let Some(owner) = dialect.client {
+        ending.0.pending.open_own_session(owner);
     }
     let reply = handshake::negotiate(&sender, |params| ending.0.initialize(params)).await?;
     let peer = handshake::initialized(reply)?;
-    ending.0.notify(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
+    client.initialized(&ending.0.post).await?;
     Ok(Arc::new(SseConnection { peer, ending }))
 }
 
@@ -306,7 +306,8 @@ impl SseLink {
         events.heard();
         match item {
             Item::Event(event) if is_message(&event.name) => {
-                (self.take_message(&event.data, events), event.data.len())
+                let take = |message, text: &Bytes| self.take_message(message, text, events);
+                (inbound::read(&event.data, take, Relevance::and), event.data.len())
             }
             Item::Event(event) => (Relevance::Junk, event.data.len()),
             Item::TooLong(clip) => {
@@ -316,8 +317,8 @@ impl SseLink {
         }
     }
 
-    fn take_message(&self, message: &Bytes, events: &Events) -> Relevance {
-        match Message::from_server(message) {
+    fn take_message(&self, message: Result<Message, ParseError>, text: &Bytes, events: &Events) -> Relevance {
+        match message {
             Ok(Message::Response(response)) => {
                 if self.pending.answer(response) {
                     Relevance::Wanted
@@ -337,7 +338,7 @@ impl SseLink {
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
             Err(error) => {
-                let settled = self.pending.unreadable(message, &Error::unreadable(&error));
+                let settled = self.pending.unreadable(text, &Error::unreadable(&error));
                 let is_answer = !settled.is_empty();
                 for request in settled {
                     request.deliver();

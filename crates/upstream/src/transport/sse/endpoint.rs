@@ -10,6 +10,7 @@ use crate::transport::flood_guard::FloodGuard;
 use crate::transport::handshake;
 use net::http::EventStream;
 use net::sse::Item;
+use protocol::sanitize::shown;
 
 /// Waits for the first event, which has the URL for requests.
 pub(super) async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
@@ -25,7 +26,12 @@ pub(super) async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStre
         return if url.origin() == base.origin() {
             Ok(url)
         } else {
-            Err(handshake::refused("the server names an endpoint at another origin, which is not followed"))
+            // Its path could hold a secret.
+            let origin = shown(&url.origin().ascii_serialization());
+            Err(handshake::refused(&format!(
+                "the server names an endpoint at another origin, {origin}, which is not followed; have it name a path \
+                 or its public address, or put that address in `url`"
+            )))
         };
     }
     Err(handshake::refused("the server's event stream does not begin with an endpoint"))

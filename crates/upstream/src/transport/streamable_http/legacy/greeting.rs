@@ -20,7 +20,7 @@ use crate::transport::handshake::{self, RequestedRevision};
 use crate::transport::http::Cookies;
 use json::Raw;
 use protocol::lifecycle::Peer;
-use protocol::{Era, ErrorObject, Notification, method};
+use protocol::{Era, ErrorObject, method};
 
 /// Why a session could not be opened.
 pub(in crate::transport::streamable_http) struct SessionFailure {
@@ -56,13 +56,8 @@ pub(super) async fn greet(
     params: Raw,
 ) -> Result<(Peer, HeaderMap), SessionFailure> {
     let (peer, headers) = initialize(server, events, cookies, params).await?;
-    let notification = Notification { method: method::INITIALIZED.into(), params: None }.encode();
     let client = &server.client;
-    let post = client.post(&client.endpoint().path, &headers).in_session(cookies);
-    let response = client.send(|| Ok((post.clone(), notification.clone().into())), true).await?;
-    if !response.status().is_success() {
-        return Err(client.refusal(response).await.into());
-    }
+    client.initialized(&client.post(&client.endpoint().path, &headers).in_session(cookies)).await?;
     Ok((peer, headers))
 }
 
