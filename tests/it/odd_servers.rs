@@ -327,22 +327,6 @@ async fn with_lists(capabilities: &'static str, lists: &'static [(&str, &str)]) 
 }
 
 #[tokio::test]
-async fn a_list_that_is_null_or_left_out_is_empty() {
-    for lists in [
-        &[
-            ("tools/list", r#"{"tools":null}"#),
-            ("prompts/list", "{}"),
-            ("resources/list", r#"{"resources":null}"#),
-        ][..],
-        &[("tools/list", "{}"), ("prompts/list", r#"{"prompts":null}"#), ("resources/list", "{}")],
-    ] {
-        let gateway = with_lists(r#"{"tools":{},"prompts":{},"resources":{}}"#, lists).await;
-        let shown = entry(&gateway).await;
-        assert_eq!((&shown["last_error"], &shown["offer_problems"]), (&Value::Null, &Value::Null), "{shown}");
-    }
-}
-
-#[tokio::test]
 async fn a_server_that_declares_nothing_is_named() {
     let gateway = with_lists("{}", &[]).await;
     let shown = entry(&gateway).await;

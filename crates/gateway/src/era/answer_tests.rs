@@ -55,13 +55,14 @@ fn a_modern_client_gets_what_its_revision_demands() {
         ),
         (method::RESOURCES_READ, r#"{"resultType":"input_required"}"#, r#"{"resultType":"input_required"}"#),
         (method::PROMPTS_GET, "{}", r#"{"resultType":"complete"}"#),
-        (method::TOOLS_CALL, "null", "null"),
     ] {
         let converted = converted(Era::Legacy, Era::Modern, method, before).expect("a result");
         let (converted, after) = (raw(&converted), raw(after));
         let members = |value: &Raw| value.members().map(|(k, v)| (k.into_owned(), v)).collect::<Vec<_>>();
         assert_eq!(members(&converted), members(&after), "{method}");
     }
+    let refusal = converted(Era::Legacy, Era::Modern, method::TOOLS_CALL, "null").expect_err("refused");
+    assert!(refusal.message().contains("not an object"), "{}", refusal.message());
 }
 
 #[test]

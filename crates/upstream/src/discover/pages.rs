@@ -86,21 +86,15 @@ impl Walk {
     }
 
     fn add(&mut self, page: &Raw, member: &str) -> Result<Step, Error> {
-        let items = page.get(member);
-        // Some languages print an empty list as `null`, or leave it out.
-        let is_empty = match &items {
-            Some(items) => items.is_null(),
-            None => page.is_object() && page.members().next().is_none(),
-        };
-        let items = items.filter(|items| items.bytes().starts_with(b"["));
-        if items.is_none() && !is_empty {
-            return Err(Error::Malformed { reason: format!("a page of the list has no array {member:?}") });
-        }
+        let items = page.get(member).filter(|items| items.bytes().starts_with(b"["));
+        let items = items.ok_or_else(|| Error::Malformed {
+            reason: format!("a page of the list has no array {member:?}"),
+        })?;
         self.pages += 1;
         self.listed.bytes += page.bytes().len();
         let caching = Caching::of(page, self.era);
         self.listed.caching = Some(self.listed.caching.map_or(caching, |before| before.and(caching)));
-        for item in items.iter().flat_map(Raw::elements) {
+        for item in items.elements() {
             if self.listed.items.len() == MAX_ITEMS {
                 return Ok(Step::Stop("it has more than 10,000 items"));
             }

@@ -258,7 +258,8 @@ impl StdioReader {
             });
         }
         let is_answer = !settled.is_empty();
-        if !is_answer {
+        // What belongs to a call may be private, and the tail is shown to operators.
+        if !belongs_to_call {
             self.tail.push_output(line);
         }
         self.answered.extend(settled);
