@@ -254,11 +254,13 @@ impl StdioReader {
             let (pending, error) = (Arc::clone(pending), Error::unreadable(error));
             self.router.tasks.spawn_until_end(async move {
                 tokio::time::sleep(DOUBT).await;
-                doubted.into_iter().for_each(|id| pending.fail(id, error.clone()));
+                for id in doubted {
+                    pending.fail(id, error.clone());
+                }
             });
         }
         let is_answer = !settled.is_empty();
-        // What belongs to a call may be private, and the tail is shown to operators.
+        // The tail is shown to operators, and lines of calls may be private.
         if !belongs_to_call {
             self.tail.push_output(line);
         }
