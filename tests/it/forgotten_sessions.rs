@@ -227,6 +227,66 @@ async fn an_idle_session_is_opened_again_after_a_health_check() {
 }
 
 #[tokio::test]
+async fn a_session_whose_requests_all_get_errors_is_opened_again_after_a_ping() {
+    const ERRORS: [Form; 4] = [
+        Form(
+            200,
+            JSON,
+            r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"Session not found"}}"#,
+        ),
+        Form(200, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"Method not found"}}"#),
+        Form(400, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32600,"message":"Not initialized"}}"#),
+        Form(500, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"no session"}}"#),
+    ];
+    at_once(ERRORS, async |form| {
+        let server = Forgetful::new(form, false).await;
+        let gateway = Gateway::of(&server.registry().setting("health_check_interval: 1")).start().await;
+        gateway.offers(&["fine", "odd"]).await;
+        server.server.saw(1, |seen| seen.method() == "ping").await;
+        // The answer is read before the next one is sent.
+        server.server.saw(2, |seen| seen.method() == "ping").await;
+        assert_eq!(gateway.call("one", "fine", json!({})).await.json()["success"], true, "{form:?}");
+        server.forget();
+        eventually(&format!("another session after {form:?}"), async || {
+            let called = gateway.call("one", "fine", json!({})).await;
+            (called.status == 200 && called.json()["success"] == true).then_some(())
+        })
+        .await;
+        assert!(breaker_is_closed(&gateway).await, "{form:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_knew_ping_keeps_its_session() {
+    let opened = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&opened);
+    let server = odd::http(move |seen| {
+        let id = seen.id();
+        match seen.method().as_str() {
+            "initialize" => {
+                count.fetch_add(1, Ordering::Relaxed);
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, odd::usual_result(seen)?);
+                Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
+            }
+            "ping" => {
+                let error = r#"{"code":-32600,"message":"Unknown method"}"#;
+                Some(vec![full(200, JSON, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))])
+            }
+            _ => None,
+        }
+    })
+    .await;
+    let registry = Registry::new().http("one", server.url.as_str()).setting("health_check_interval: 1");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["fine", "odd"]).await;
+    let before = opened.load(Ordering::Relaxed);
+    server.saw(4, |seen| seen.method() == "ping").await;
+    assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200);
+    assert_eq!(opened.load(Ordering::Relaxed), before, "each error would have ended the session");
+}
+
+#[tokio::test]
 async fn a_refused_event_stream_ends_the_session() {
     at_once([REPEATED[0], REPEATED[4], REPEATED[6], FAILED[0]], async |form| {
         let server = Forgetful::new(form, true).await;

@@ -234,3 +234,194 @@ async fn a_client_on_standard_input_may_begin_with_a_byte_order_mark() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_server_that_refuses_the_first_notification_is_used() {
+    for (status, body) in [
+        (400, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"id is missing"}}"#),
+        (404, ""),
+        (405, ""),
+        (422, r#"{"detail":"id"}"#),
+        (500, "no"),
+        (501, ""),
+    ] {
+        let server = odd::http(move |seen| {
+            (seen.method() == "notifications/initialized").then(|| vec![full(status, "", body)])
+        })
+        .await;
+        works(&over_http(server.url.as_str()), &format!("{status} {body}")).await;
+    }
+    let server =
+        odd::http(|seen| (seen.method() == "notifications/initialized").then(|| vec![full(403, "", "")]))
+            .await;
+    let gateway = Gateway::of(&over_http(server.url.as_str())).start().await;
+    let state = eventually("a state", async || {
+        let state = entry(&gateway).await["state"].clone();
+        (state != "connecting").then_some(state)
+    })
+    .await;
+    assert_eq!(state, "auth_failed", "credentials concern every request");
+}
+
+#[tokio::test]
+async fn a_server_of_2025_03_26_may_answer_with_a_batch() {
+    const LOG: &str =
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"begun"}}"#;
+    let batch = |seen: &ReceivedRequest| {
+        let (id, result) = (seen.id(), odd::usual_result(seen)?);
+        Some(format!(r#"[{LOG},{{"jsonrpc":"2.0","id":{id},"result":{result}}}]"#))
+    };
+    for as_event in [false, true] {
+        let server = odd::http(move |seen| {
+            let text = batch(seen)?;
+            let events = || full(200, "content-type: text/event-stream\r\n", &format!("data: {text}\n\n"));
+            Some(vec![if as_event { events() } else { answer(200, &text) }])
+        })
+        .await;
+        let gateway = works(&over_http(server.url.as_str()), &format!("a batch, event: {as_event}")).await;
+        let called = gateway.mcp().legacy().await.call("fine", json!({})).await;
+        let text = format!("{called:?}");
+        assert!(text.contains("begun") && text.contains("hi"), "{text}");
+    }
+    let before =
+        format!(r#"result() {{ printf '[{LOG},{{"jsonrpc":"2.0","id":%s,"result":%s}}]\n' "$id" "$1"; }}"#);
+    works(&odd::script(Registry::new(), "one", &before, ""), "stdio").await;
+}
+
+#[tokio::test]
+async fn a_batch_without_the_answer_fails_its_call() {
+    for body in [
+        "[]".to_owned(),
+        r#"[{"jsonrpc":"2.0","method":"notifications/x"}]"#.into(),
+        r#"[{"jsonrpc":"2.0","id":987,"result":{}}]"#.into(),
+        format!("[{}1]", "1,".repeat(2_000)),
+    ] {
+        let text = body.clone();
+        let server = odd::http(move |seen| {
+            (seen.method() == "tools/call" && seen.has("odd")).then(|| vec![answer(200, &text)])
+        })
+        .await;
+        let gateway = works(&over_http(server.url.as_str()), "usual").await;
+        let failed = gateway.call("one", "odd", json!({})).await;
+        assert_eq!((failed.status, &failed.json()["code"]), (502, &json!("invalid_answer")), "{body:.80}");
+    }
+}
+
+/// A server over HTTP with these capabilities, whose lists are `lists`.
+async fn with_lists(capabilities: &'static str, lists: &'static [(&str, &str)]) -> Running {
+    let server = odd::http(move |seen| {
+        let method = seen.method();
+        if method == "initialize" {
+            let result = format!(
+                r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{{"name":"u","version":"1"}}}}"#
+            );
+            return Some(vec![testkit::scripted::result(seen, &result)]);
+        }
+        let (_, result) = lists.iter().find(|(name, _)| *name == method)?;
+        Some(vec![testkit::scripted::result(seen, result)])
+    })
+    .await;
+    let gateway = Gateway::of(&over_http(server.url.as_str())).start().await;
+    eventually("ready", async || (entry(&gateway).await["state"] == "ready").then_some(())).await;
+    gateway
+}
+
+#[tokio::test]
+async fn a_server_that_declares_nothing_is_named() {
+    let gateway = with_lists("{}", &[]).await;
+    let shown = entry(&gateway).await;
+    assert!(shown["offer_problems"].to_string().contains("declares no tools"), "{shown}");
+}
+
+#[tokio::test]
+async fn headers_that_common_clients_accept_are_accepted() {
+    for header in [
+        "content-encoding: none",
+        "content-encoding: UTF-8",
+        "content-encoding: aws-chunked",
+        "content-security-policy: default-src 'self';\r\n  img-src *",
+    ] {
+        let server = odd::http(move |seen| {
+            let (id, result) = (seen.id(), odd::usual_result(seen)?);
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            Some(vec![full(200, &format!("content-type: application/json\r\n{header}\r\n"), &body)])
+        })
+        .await;
+        works(&over_http(server.url.as_str()), header).await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_any_form_reaches_its_caller() {
+    for (error, code, says) in [
+        (r#""out of paper""#, -32603, "out of paper"),
+        (r#"{"code":"E_PAPER","message":"out of paper"}"#, -32603, "out of paper"),
+        (r#"{"message":"out of paper"}"#, -32603, "out of paper"),
+        (r#"{"code":-32000.0,"message":"out of paper"}"#, -32000, "out of paper"),
+        (r#"{"code":"-32000","message":"out of paper"}"#, -32000, "out of paper"),
+        (r#"{"code":-32000}"#, -32000, "-32000"),
+        (r#"{"code":-32000,"message":null}"#, -32000, "-32000"),
+        (r#"{"code":-32000,"message":{"text":"out of paper"}}"#, -32000, "out of paper"),
+        (r#"["out of paper"]"#, -32603, "out of paper"),
+    ] {
+        let server = odd::http(move |seen| {
+            let is_odd = seen.method() == "tools/call" && seen.has("odd");
+            is_odd.then(|| {
+                vec![answer(200, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.id()))]
+            })
+        })
+        .await;
+        let gateway = works(&over_http(server.url.as_str()), error).await;
+        let over_rest = gateway.call("one", "odd", json!({})).await;
+        let told = over_rest.json();
+        assert_eq!((over_rest.status, &told["code"]), (200, &json!("rpc_error")), "{error}: {told}");
+        assert!(told["error"].as_str().is_some_and(|text| text.contains(says)), "{error}: {told}");
+        let legacy = gateway.mcp().legacy().await.call("odd", json!({})).await;
+        for answer in [legacy, gateway.mcp().call("odd", json!({})).await] {
+            let told = answer.error();
+            assert_eq!(told["code"], code, "{error}: {told}");
+            assert!(told["message"].as_str().is_some_and(|text| text.contains(says)), "{error}: {told}");
+        }
+        if code == -32603 && error.starts_with('{') {
+            assert_eq!(told["rpc_error"]["data"], serde_json::from_str::<Value>(error).expect("JSON"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_is_no_object_is_told_to_every_client() {
+    for result in ["null", "\"done\"", "[1]", "7", "false"] {
+        let server = odd::http(move |seen| {
+            let is_odd = seen.method() == "tools/call" && seen.has("odd");
+            is_odd.then(|| vec![testkit::scripted::result(seen, result)])
+        })
+        .await;
+        let gateway = works(&over_http(server.url.as_str()), result).await;
+        let legacy = gateway.mcp().legacy().await.call("odd", json!({})).await;
+        for answer in [legacy, gateway.mcp().call("odd", json!({})).await] {
+            assert_eq!(answer.error()["data"]["code"], "invalid_answer", "{result}: {answer:?}");
+        }
+        assert_eq!(gateway.call("one", "odd", json!({})).await.json()["code"], "invalid_answer", "{result}");
+    }
+}
+
+#[tokio::test]
+async fn content_that_is_no_list_is_not_lost_over_rest() {
+    for (content, data) in [
+        (r#""hello""#, json!("hello")),
+        (r#"{"type":"text","text":"hello"}"#, json!("hello")),
+        (r#"["hello"]"#, json!("hello")),
+        (r#""{\"a\":1}""#, json!({"a": 1})),
+        ("null", Value::Null),
+        ("7", Value::Null),
+    ] {
+        let server = odd::http(move |seen| {
+            let is_odd = seen.method() == "tools/call" && seen.has("odd");
+            is_odd.then(|| vec![testkit::scripted::result(seen, &format!(r#"{{"content":{content}}}"#))])
+        })
+        .await;
+        let gateway = works(&over_http(server.url.as_str()), content).await;
+        let called = gateway.call("one", "odd", json!({})).await.json();
+        assert_eq!((&called["success"], &called["data"]), (&json!(true), &data), "{content}: {called}");
+    }
+}

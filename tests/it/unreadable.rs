@@ -183,3 +183,22 @@ async fn text_around_a_response_on_one_line_is_told_to_its_caller() {
     );
     fails_alone(&ready(&registry).await, "byte 0", "text before it").await;
 }
+
+#[tokio::test]
+async fn a_log_line_about_a_response_fails_no_call() {
+    for log in [
+        r#"printf 'DEBUG sending {"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1""#,
+        r#"printf '[12:00:01] <- {"jsonrpc":"2.0","id":%s,"result":%s} (3 ms)\n' "$id" "$1""#,
+        r#"printf 'sent {"jsonrpc":"2.0","id":%s,"result":{"content":[{"ty...\n' "$id""#,
+        r#"printf '{"level":"debug","id":%s,"result":%s}\n' "$id" "$1""#,
+    ] {
+        let line = r#"printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1""#;
+        let registry =
+            odd::script(Registry::new(), "one", &format!("result() {{ {log}; sleep 0.05; {line}; }}"), "");
+        let gateway = ready(&registry).await;
+        for _ in 0..5 {
+            assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{log}");
+        }
+        assert_eq!(gateway.get("/servers/one").await.json()["last_error"], Value::Null, "{log}");
+    }
+}

@@ -219,7 +219,7 @@ pub(super) fn needs_input(error: &ErrorObject) -> bool {
 }
 
 fn of_result(result: &Raw) -> AnswerParts {
-    let content = result.get("content").filter(|content| content.bytes().first() == Some(&b'['));
+    let content = result.get("content").filter(|content| !content.is_null());
     let kind = result.text("resultType");
     match kind.as_deref() {
         None | Some("complete") => of_complete(result, content),
@@ -237,6 +237,7 @@ fn of_result(result: &Raw) -> AnswerParts {
 
 fn of_complete(result: &Raw, content: Option<Raw>) -> AnswerParts {
     let texts = texts(content.as_ref());
+    let content = content.filter(|content| content.bytes().starts_with(b"["));
     let structured = result.get("structuredContent").filter(|value| !value.is_null());
     let is_error = result.get_as("isError") == Some(true);
     let value = structured.clone().or_else(|| json_in(&texts, is_error));
@@ -280,11 +281,15 @@ impl AnswerParts {
     }
 }
 
-/// Returns the texts of the text blocks, as JSON strings.
+/// Returns the texts of the text blocks, as JSON strings. Some servers send a block in the place of the list, or a text in
+/// the place of a block.
 fn texts(content: Option<&Raw>) -> Vec<Raw> {
+    let Some(content) = content else { return Vec::new() };
+    let is_list = content.bytes().starts_with(b"[");
+    let blocks = if is_list { content.elements().collect() } else { vec![content.clone()] };
     let is_text = |block: &Raw| block.part("type").is_some_and(|kind| kind.bytes() == b"\"text\"");
-    let blocks = content.into_iter().flat_map(Raw::elements).filter(is_text);
-    blocks.filter_map(|block| block.get("text")).filter(|text| text.bytes().starts_with(b"\"")).collect()
+    let text = |block: Raw| if is_text(&block) { block.get("text") } else { Some(block) };
+    blocks.into_iter().filter_map(text).filter(|text| text.bytes().starts_with(b"\"")).collect()
 }
 
 /// Returns the value of a single text that is JSON. An error may have further texts for people after an object.

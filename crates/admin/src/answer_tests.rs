@@ -43,7 +43,7 @@ fn data_is_structured_content_else_json_else_text() {
         (r#"{"content":[{"type":"text","text":""}]}"#, r#""""#),
         (r#"{"content":[{"type":"image","data":"AA=="}]}"#, "null"),
         (r#"{"content":[{"type":"text","text":7},{"type":"text"},5]}"#, "null"),
-        (r#"{"content":"odd"}"#, "null"),
+        (r#"{"content":"odd"}"#, r#""odd""#),
         (r"{}", "null"),
         (r#"{"resultType":"complete","content":[{"type":"text","text":"t"}]}"#, r#""t""#),
     ] {

@@ -25,6 +25,9 @@ const COMPLETE: &str = "complete";
 pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> Reply {
     let eras = (server.era(), caller.version.era());
     let result = reply.map_err(|error| between(eras.0, eras.1, method, error))?;
+    if !result.is_object() {
+        return Err(error::invalid_answer("the result is not an object"));
+    }
     match eras {
         (_, Era::Modern) => Ok(for_modern(method, result)),
         (Era::Modern, Era::Legacy) => for_legacy(method, &result),
@@ -53,7 +56,8 @@ fn for_modern(method: &str, result: Raw) -> Raw {
 /// may ignore being removed.
 fn for_legacy(method: &str, result: &Raw) -> Reply {
     let refused = |text: &str| Err(error::invalid_answer(text));
-    let kind = result.part("resultType").map(|kind| kind.text().unwrap_or_default());
+    let kind = result.part("resultType").filter(|kind| !kind.is_null());
+    let kind = kind.map(|kind| kind.text().unwrap_or_default());
     match kind.as_deref() {
         None | Some(COMPLETE) if method == method::TOOLS_CALL => Ok(schema::wrap_unannounced(result)),
         None | Some(COMPLETE) => Ok(result.clone()),

@@ -262,7 +262,9 @@ mod tests {
         assert!(absent.token_endpoint.is_some() && absent.grant_types_supported.is_none());
         for value in [json!(null), json!(7), json!({}), json!([null])] {
             let mut members = plain.clone();
-            names.iter().for_each(|name| members[*name] = value.clone());
+            for name in names {
+                members[*name] = value.clone();
+            }
             assert_eq!(serde_json::from_value::<AuthorizationServer>(members).expect("metadata"), absent);
             let mut members = json!({"resource": "https://a/mcp", "authorization_servers": ["https://b"]});
             members["scopes_supported"] = value.clone();

@@ -109,6 +109,31 @@ impl ErrorObject {
         raw.get_as::<i64>("code").map(|_| Self { raw, problem: None })
     }
 
+    /// Reads the `error` of a server's response, whatever it is. One that clients could not read gets an integer `code` and
+    /// a string `message`; where its `code` is no number, it is also the `data`.
+    pub fn from_server(raw: Raw) -> Self {
+        let has_message = raw.part("message").is_some_and(|message| message.bytes().starts_with(b"\""));
+        if has_message && raw.get_as::<i64>("code").is_some() {
+            return Self { raw, problem: None };
+        }
+        let code = raw.get("code").and_then(|code| whole_number(code.as_str()));
+        let given = raw.get("message").filter(|message| !message.is_null());
+        let text = match (&given, code) {
+            (Some(message), _) => spoken(message),
+            (None, Some(code)) => format!("error {code}"),
+            (None, None) => spoken(&raw),
+        };
+        if !raw.is_object() {
+            return Self::new(code::INTERNAL_ERROR, &text);
+        }
+        let number = Raw::of(&code.unwrap_or(code::INTERNAL_ERROR));
+        let data = raw.get("data").unwrap_or_else(|| raw.clone());
+        let text = Raw::of(&text);
+        let mut changes = vec![("code", Some(&number)), ("message", Some(&text))];
+        changes.extend(code.is_none().then_some(("data", Some(&data))));
+        Self { raw: raw.edit(&changes), problem: None }
+    }
+
     /// The JSON-RPC error code.
     pub fn code(&self) -> i64 {
         // Both constructors made sure that there is one.
@@ -129,6 +154,18 @@ impl ErrorObject {
     pub const fn raw(&self) -> &Raw {
         &self.raw
     }
+}
+
+/// The integer that `text`, a JSON value, means: also a string of digits, or a number with a fraction of zeros.
+fn whole_number(text: &str) -> Option<i64> {
+    let text = text.trim_matches('"');
+    let whole = text.split_once('.').filter(|(_, fraction)| fraction.bytes().all(|digit| digit == b'0'));
+    whole.map_or(text, |(whole, _)| whole).parse().ok()
+}
+
+/// The text of a string, or the JSON of another value.
+fn spoken(value: &Raw) -> String {
+    value.read().unwrap_or_else(|_| value.as_str().to_owned())
 }
 
 /// Compares the bytes.

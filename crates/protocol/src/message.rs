@@ -5,7 +5,7 @@
 //! `error` are slices of the received bytes. The envelope is written again for the next hop, so its members outside of
 //! JSON-RPC are not forwarded.
 //!
-//! Not here: what a method means; batches (refused: 2025-06-18 removed them).
+//! Not here: what a method means. Batches of clients are refused, because 2025-06-18 removed them. Servers may send them.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -32,6 +32,8 @@ const MAX_MEMBERS: usize = 1_024;
 const PADDED: usize = 4 * 1024;
 /// Prefix of the methods of notifications.
 const NOTIFICATIONS: &str = "notifications/";
+/// The most messages of one batch that are read.
+const MAX_BATCH: usize = 1_024;
 /// The longest id accepted, in bytes of its JSON text.
 const MAX_ID_BYTES: usize = 1024;
 
@@ -204,6 +206,9 @@ impl Envelope {
         }
         let reply = match (self.result, self.error) {
             (Some(result), None) => Ok(payload(result)),
+            (None, Some(error)) if sender == MessageSource::Server => {
+                Err(ErrorObject::from_server(slice(error)))
+            }
             (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
             _ => return Err(ParseError::Shape),
         };
@@ -228,6 +233,16 @@ impl Message {
                 },
             )?;
         Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
+    }
+
+    /// The messages of a batch, which [`Message::from_server`] refuses; `None` if there are too many.
+    ///
+    /// Source: 2025-03-26 `basic`, Batching: a client must support receiving them.
+    pub fn batch(bytes: &Bytes) -> Option<Vec<Bytes>> {
+        let batch = Raw::judged(raw::without_byte_order_mark(bytes).as_ref().unwrap_or(bytes)).ok()?;
+        let messages: Vec<Bytes> =
+            batch.elements().take(MAX_BATCH + 1).map(|message| message.bytes().clone()).collect();
+        (messages.len() <= MAX_BATCH).then_some(messages)
     }
 
     /// Copies the payload if it is less than half of the `whole` text. The rest is what a server added to the envelope.

@@ -117,6 +117,19 @@ fn null_in_the_place_of_a_member_is_a_missing_member() {
 }
 
 #[test]
+fn a_batch_of_a_server_is_read_up_to_a_limit() {
+    let batch = |text: &str| Message::batch(&Bytes::copy_from_slice(text.as_bytes()));
+    let texts = batch("\u{feff} [{\"a\":[1]} , 2]").expect("a batch");
+    assert_eq!(texts, [&b"{\"a\":[1]}"[..], b"2"]);
+    assert_eq!(batch("[]"), Some(Vec::new()));
+    assert_eq!(batch(&format!("[{}1]", "1,".repeat(1_023))).expect("a batch").len(), 1_024);
+    assert_eq!(batch(&format!("[{}1]", "1,".repeat(1_024))), None);
+    for text in ["[", "[1,]", ""] {
+        assert_eq!(batch(text), None, "{text}");
+    }
+}
+
+#[test]
 fn the_id_of_a_response_may_come_back_as_text() {
     for read in [from_server, from_client] {
         for id in ["7", "\"7\"", "7.0", " 7 "] {

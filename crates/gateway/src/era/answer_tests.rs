@@ -55,13 +55,14 @@ fn a_modern_client_gets_what_its_revision_demands() {
         ),
         (method::RESOURCES_READ, r#"{"resultType":"input_required"}"#, r#"{"resultType":"input_required"}"#),
         (method::PROMPTS_GET, "{}", r#"{"resultType":"complete"}"#),
-        (method::TOOLS_CALL, "null", "null"),
     ] {
         let converted = converted(Era::Legacy, Era::Modern, method, before).expect("a result");
         let (converted, after) = (raw(&converted), raw(after));
         let members = |value: &Raw| value.members().map(|(k, v)| (k.into_owned(), v)).collect::<Vec<_>>();
         assert_eq!(members(&converted), members(&after), "{method}");
     }
+    let refusal = converted(Era::Legacy, Era::Modern, method::TOOLS_CALL, "null").expect_err("refused");
+    assert!(refusal.message().contains("not an object"), "{}", refusal.message());
 }
 
 #[test]
@@ -74,6 +75,7 @@ fn a_legacy_client_gets_final_results_and_clear_refusals() {
             r#"{"resultType":"complete","ttlMs":0}"#,
         ),
         (method::TOOLS_CALL, r#"{"structuredContent":{"a":1}}"#, r#"{"structuredContent":{"a":1}}"#),
+        (method::TOOLS_CALL, r#"{"resultType":null}"#, r#"{"resultType":null}"#),
         (
             method::TOOLS_CALL,
             r#"{"structuredContent":[1e400]}"#,
@@ -88,7 +90,8 @@ fn a_legacy_client_gets_final_results_and_clear_refusals() {
         (r#"{"resultType":"task","taskId":"t"}"#, "task"),
         (r#"{"resultType":"drea\nm"}"#, "drea\\nm"),
         (r#"{"resultType":5}"#, "unknown type"),
-        (r#"{"resultType":null}"#, "unknown type"),
+        ("null", "not an object"),
+        ("[]", "not an object"),
     ] {
         let refusal = converted(method::TOOLS_CALL, text).expect_err("refused");
         assert!(refusal.message().contains(says), "{}", refusal.message());

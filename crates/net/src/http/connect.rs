@@ -153,6 +153,8 @@ impl Dialer {
 fn builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_BUFFER);
+    // RFC 9112, 5.2: a folded line of a response is joined with spaces.
+    builder.allow_obsolete_multiline_headers_in_responses(true);
     builder
 }
 

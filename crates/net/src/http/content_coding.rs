@@ -203,7 +203,8 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Error> {
         let text = value.to_str().map_err(|_| undecodable("its `Content-Encoding` is not ASCII".into()))?;
         for name in text.split(',').map(|name| name.trim().to_ascii_lowercase()) {
             codings.push(match name.as_str() {
-                "" | "identity" => continue,
+                // The others are no codings. Servers write them for a body without one, and common clients accept that.
+                "" | "identity" | "none" | "utf-8" | "utf8" | "aws-chunked" => continue,
                 "gzip" | "x-gzip" => Coding::Gzip,
                 "deflate" => Coding::Deflate,
                 "br" => Coding::Brotli,

@@ -109,6 +109,11 @@ impl Discovery {
         if peer.are_instructions_cut() {
             problems.add(format!("its instructions were cut to {MAX_INSTRUCTIONS} bytes"));
         }
+        if lists.is_empty() {
+            problems.add(
+                "it declares no tools, resources or prompts in its capabilities, so none are listed".into(),
+            );
+        }
         let offer = Offer::empty(valid_peer(peer, &mut problems));
         let bytes = lists.iter().filter_map(|list| list.listed.as_ref()).map(|listed| listed.bytes).sum();
         let building =

@@ -26,7 +26,7 @@ use json::Raw;
 use net::http::EventStream;
 use net::sse::Item;
 use protocol::feature::List;
-use protocol::{Notification, Request, method};
+use protocol::{Message, Notification, ParseError, Request, method};
 use runtime::memory::SMALL;
 use runtime::telemetry::limit::Limit;
 
@@ -52,6 +52,17 @@ pub(super) enum Relevance {
     Notice,
     /// It belongs to no open call, or cannot be parsed.
     Junk,
+}
+
+impl Relevance {
+    /// The relevance of two messages that came together.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Junk, _) | (_, Self::Junk) => Self::Junk,
+            (Self::Notice, _) | (_, Self::Notice) => Self::Notice,
+            (Self::Wanted, Self::Wanted) => Self::Wanted,
+        }
+    }
 }
 
 /// Counts the messages of one connection that belong to no call.
@@ -164,6 +175,23 @@ fn shrink(notification: Notification) -> Option<Notification> {
 /// Whether events of this name carry messages. Events without a name do.
 pub(super) fn is_message(name: &Bytes) -> bool {
     name.is_empty() || name == "message"
+}
+
+/// Reads `text`, which is one message or a batch, and hands each message and its text to `take`. `join` makes one of two
+/// results.
+pub(super) fn read<T>(
+    text: &Bytes,
+    mut take: impl FnMut(Result<Message, ParseError>, &Bytes) -> T,
+    join: impl FnMut(T, T) -> T,
+) -> T {
+    match Message::from_server(text) {
+        Err(ParseError::Batch) => {
+            let batch = Message::batch(text).unwrap_or_default();
+            let taken = batch.iter().map(|text| take(Message::from_server(text), text)).reduce(join);
+            taken.unwrap_or_else(|| take(Err(ParseError::Batch), text))
+        }
+        message => take(message, text),
+    }
 }
 
 /// Reports what a server request shows about the server: a server that asks a client keeps state for it.

@@ -61,6 +61,8 @@ struct PendingRequest {
     event_sender: EventSender,
     purpose: Purpose,
     written: bool,
+    /// Whether a log line seemed to have its response.
+    is_doubted: bool,
     over: CallEnd,
 }
 
@@ -167,7 +169,15 @@ impl Pending {
         let (event_sender, over) = (event_sender.clone(), CallEnd::default());
         let is_alone = table.open.values().all(|open| open.purpose == Purpose::Listen);
         let share = worker::share();
-        let open = PendingRequest { answer: sender, share, event_sender, purpose, written: false, over };
+        let open = PendingRequest {
+            answer: sender,
+            share,
+            event_sender,
+            purpose,
+            written: false,
+            is_doubted: false,
+            over,
+        };
         table.open.insert(id, open);
         Ok(RequestTicket::new(id, answer, is_alone, self))
     }
@@ -218,6 +228,21 @@ impl Pending {
     /// Takes the receiver of the response in `message`, which cannot be read for the reason in `error`.
     pub(super) fn unreadable(&self, message: &[u8], error: &Error) -> Option<SettledRequest> {
         self.settle(answered_id(message)?, Err(error.clone()))
+    }
+
+    /// The open request whose response a log line seems to have, unless an earlier one seemed to.
+    pub(super) fn doubt(&self, line: &[u8]) -> Option<u64> {
+        let id = answered_id(line)?;
+        let mut table = self.lock();
+        let open = table.open.get_mut(&id)?;
+        (!std::mem::replace(&mut open.is_doubted, true)).then_some(id)
+    }
+
+    /// Fails the request `id`, if it is still open.
+    pub(super) fn fail(&self, id: u64, error: Error) {
+        let open = self.lock().open.remove(&id);
+        // A caller that has just left does not need it.
+        drop(open.map(|open| open.answer.send(Err(error))));
     }
 
     /// Sends a notification to the outlet of its call. Returns how it is counted.

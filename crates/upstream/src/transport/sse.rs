@@ -35,7 +35,8 @@ use net::http::{EventStream, collect, is_media_type, path};
 use net::sse::Item;
 use oauth::Logins;
 use protocol::lifecycle::Peer;
-use protocol::{Era, Message, Notification, Reply, Version, method};
+use protocol::sanitize::shown;
+use protocol::{Era, Message, Notification, ParseError, Reply, Version, method};
 use runtime::memory::{Account, Payer};
 use runtime::shutdown::Shutdown;
 
@@ -146,12 +147,12 @@ pub(super) async fn open(
     // From here on the reader ends with `ending`, even if the handshake fails.
     let ending = Ending(link);
     let sender = dialect.sender();
-    if let Some(client) = dialect.client {
-        ending.0.pending.open_own_session(client);
+    if let Some(owner) = dialect.client {
+        ending.0.pending.open_own_session(owner);
     }
     let reply = handshake::negotiate(&sender, |params| ending.0.initialize(params)).await?;
     let peer = handshake::initialized(reply)?;
-    ending.0.notify(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
+    client.initialized(&ending.0.post).await?;
     Ok(Arc::new(SseConnection { peer, ending }))
 }
 
@@ -303,7 +304,8 @@ impl SseLink {
         events.heard();
         match item {
             Item::Event(event) if is_message(&event.name) => {
-                (self.take_message(&event.data, events), event.data.len())
+                let take = |message, text: &Bytes| self.take_message(message, text, events);
+                (inbound::read(&event.data, take, Relevance::and), event.data.len())
             }
             Item::Event(event) => (Relevance::Junk, event.data.len()),
             Item::TooLong(clip) => {
@@ -313,8 +315,8 @@ impl SseLink {
         }
     }
 
-    fn take_message(&self, message: &Bytes, events: &Events) -> Relevance {
-        match Message::from_server(message) {
+    fn take_message(&self, message: Result<Message, ParseError>, text: &Bytes, events: &Events) -> Relevance {
+        match message {
             Ok(Message::Response(response)) => {
                 if self.pending.answer(response) {
                     Relevance::Wanted
@@ -334,7 +336,7 @@ impl SseLink {
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
             Err(error) => {
-                let settled = self.pending.unreadable(message, &Error::unreadable(&error));
+                let settled = self.pending.unreadable(text, &Error::unreadable(&error));
                 let is_answer = settled.is_some_and(SettledRequest::deliver);
                 tracing::debug!(%error, is_answer, "an event that is no message was skipped");
                 if is_answer { Relevance::Wanted } else { Relevance::Junk }
@@ -423,7 +425,12 @@ async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Resu
         return if url.origin() == base.origin() {
             Ok(url)
         } else {
-            Err(handshake::refused("the server names an endpoint at another origin, which is not followed"))
+            // Its path could hold a secret.
+            let origin = shown(&url.origin().ascii_serialization());
+            Err(handshake::refused(&format!(
+                "the server names an endpoint at another origin, {origin}, which is not followed; have it name a path \
+                 or its public address, or put that address in `url`"
+            )))
         };
     }
     Err(handshake::refused("the server's event stream does not begin with an endpoint"))

@@ -222,10 +222,47 @@ async fn a_post_that_is_refused_cuts_no_other_call() {
 }
 
 #[tokio::test]
+async fn a_batch_on_the_stream_answers_and_a_refused_notification_is_no_failure() {
+    let batch = r#"[{"jsonrpc":"2.0","method":"notifications/tools/list_changed"},{"jsonrpc":"2.0","id":2,"result":{"ok":1}}]"#;
+    let script = vec![
+        stream(""),
+        chunk("event: endpoint\ndata: /messages?id=1\n\n"),
+        Step::Wait,
+        event(INITIALIZED),
+        Step::Wait,
+        event(batch),
+        Step::Hang,
+    ];
+    let bench = Bench::with(move |seen| match () {
+        () if is_get(seen) => script.clone(),
+        () if seen.method() == method::INITIALIZED => vec![full(400, "", "no notifications")],
+        () => vec![json(202, "Accepted")],
+    })
+    .await;
+    let (connection, mut events) = bench.connect().await;
+    let (call, no_events) = (Call::of_gateway("t", None), EventSender::none());
+    let (answer, ()) = tokio::join!(connection.request(&call, &no_events), async {
+        bench.server.saw(1, |seen| seen.method() == "t").await;
+        bench.server.go.add_permits(1);
+    });
+    let answer = answer.expect("an answer").collect().await.expect("whole").expect("a result");
+    assert_eq!(answer.as_str(), r#"{"ok":1}"#);
+    loop {
+        if let Event::Changed(list) = events.recv().await.expect("an event") {
+            break assert_eq!(list, List::Tools);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_is_not_what_it_should_be_is_refused() {
     let begins = |text: &'static str| move |_: &ReceivedRequest| vec![stream(""), chunk(text), end()];
     let foreign = Bench::with(begins("event: endpoint\ndata: http://127.0.0.2:1/steal\n\n")).await;
-    assert!(foreign.refusal().await.to_string().contains("another origin"));
+    let refusal = foreign.refusal().await.to_string();
+    assert!(
+        refusal.contains("another origin, http://127.0.0.2:1,") && !refusal.contains("steal"),
+        "{refusal}"
+    );
     let silent = Bench::with(begins("data: x\n\n")).await;
     assert!(silent.refusal().await.to_string().contains("endpoint"));
     let page = Bench::with(|_| vec![full(200, "content-type: text/html\r\n", "hello")]).await;

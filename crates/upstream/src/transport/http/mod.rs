@@ -40,6 +40,7 @@ use net::http::{
     retry_after, same_origin_target,
 };
 use protocol::sanitize::shown;
+use protocol::{Notification, method};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
 
@@ -307,6 +308,16 @@ impl HttpClient {
         Arc::new(Cookies::of(&self.endpoint().url))
     }
 
+    /// Posts the notification after `initialize`. Some servers know no notifications and refuse it, and work otherwise.
+    pub(super) async fn initialized(&self, post: &Head) -> Result<(), Error> {
+        let notification = Notification { method: method::INITIALIZED.into(), params: None }.encode();
+        let response = self.send(|| Ok((post.clone(), notification.clone().into())), true).await?;
+        if is_of_every_request(response.status().as_u16()) {
+            return Err(self.refusal(response).await);
+        }
+        Ok(())
+    }
+
     /// The error for `response`, which is no success, with what its body says.
     pub(super) async fn refusal(&self, response: Response) -> Error {
         let error = status_error(response.status(), response.headers());
@@ -350,6 +361,11 @@ impl HttpClient {
     pub(super) fn remark(&self) -> Option<String> {
         self.place.remark()
     }
+}
+
+/// Whether the status concerns credentials or the path to the server, so that every request would get it.
+pub(super) fn is_of_every_request(status: u16) -> bool {
+    matches!(status, 300..=399 | 401 | 403 | 407 | 429 | 502..=504)
 }
 
 /// The error for an answer that is nothing but its status.

@@ -39,6 +39,8 @@ const CERTIFICATE_FAILURES: [&str; 9] = [
 pub const CERTIFICATE_VARIABLES: [&str; 5] =
     ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
 
+/// Advice for a path that begins with `~`.
+const TILDE: &str = "; no shell replaces `~`, so write `${HOME}`";
 /// The search path if `PATH` is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -68,7 +70,10 @@ pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>
         let denied = folder.metadata().err().filter(|error| error.kind() == ErrorKind::PermissionDenied);
         let denied =
             denied.map(|error| format!("its `cwd`: {}", explained(error, "enter the folders above it")));
-        return Err(denied.unwrap_or_else(|| "its `cwd` is not a folder".into()));
+        return Err(denied.unwrap_or_else(|| {
+            let advice = if folder.starts_with("~") { TILDE } else { "" };
+            format!("its `cwd` is not a folder{advice}")
+        }));
     }
     let found = if command.contains('/') {
         let path = config.cwd.as_deref().unwrap_or(Path::new("")).join(command);
@@ -82,7 +87,7 @@ pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>
         let search = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
         std::env::split_paths(&search).map(|folder| folder.join(command)).find(|path| is_program(path))
     };
-    let Some(path) = found else { return Err(advice(command).into()) };
+    let Some(path) = found else { return Err(advice(command)) };
     if is_program(&path) {
         // The child may run in another folder, where a relative path would mean another file.
         std::path::absolute(path).map_err(|error| error.to_string())
@@ -94,13 +99,13 @@ pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>
 }
 
 /// Says how to fix a command that was not found.
-fn advice(command: &str) -> &'static str {
+fn advice(command: &str) -> String {
     if command.contains(char::is_whitespace) {
-        "there is no such program; `command` is the program alone, put the rest into `args`"
+        "there is no such program; `command` is the program alone, put the rest into `args`".into()
     } else if command.contains('/') {
-        "there is no such file"
+        format!("there is no such file{}", if command.starts_with('~') { TILDE } else { "" })
     } else {
-        "it is not in PATH; install it, or write its full path as `command`"
+        "it is not in PATH; install it, or write its full path as `command`".into()
     }
 }
 
@@ -221,8 +226,11 @@ mod tests {
         assert!(reason(&config("npx -y @scope/server")).contains("`args`"));
         assert!(reason(&config("/no/such/file")).contains("no such file"));
         assert!(reason(&config("/etc/passwd")).contains("execute permission"));
-        let elsewhere = Stdio { cwd: Some("/no/such/folder".into()), ..config("sh") };
-        assert!(reason(&elsewhere).contains("`cwd`"));
+        assert!(reason(&config("~/bin/server")).contains("`${HOME}`"));
+        for (folder, is_tilde) in [("/no/such/folder", false), ("~/servers", true)] {
+            let reason = reason(&Stdio { cwd: Some(folder.into()), ..config("sh") });
+            assert!(reason.contains("`cwd`") && reason.contains("`${HOME}`") == is_tilde, "{reason}");
+        }
         assert!(program(&config("sh"), &environment).expect("every system has one").is_absolute());
         let relative = Stdio { cwd: Some("/bin".into()), ..config("./sh") };
         assert_eq!(program(&relative, &environment), Ok("/bin/./sh".into()));

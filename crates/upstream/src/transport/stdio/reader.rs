@@ -10,6 +10,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
@@ -43,6 +44,9 @@ const LONG: usize = 2 * READ_BYTES;
 const VERY_LONG: usize = 1024 * 1024;
 /// The number of consecutive responses for one other worker after which the reader moves there.
 const MOVES_AFTER: usize = 64;
+
+/// How long a response may take after a line on standard output that looks like a log of it.
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// The reading end of one child.
 pub(super) struct StdioReader {
@@ -204,7 +208,11 @@ impl StdioReader {
             Line::Whole(line) => line,
             Line::TooLong(clip) => return self.take_clip(&clip),
         };
-        match Message::from_server(&line) {
+        inbound::read(&line, |message, text| self.take_message(message, text), Relevance::and)
+    }
+
+    fn take_message(&mut self, message: Result<Message, ParseError>, text: &Bytes) -> Relevance {
+        match message {
             Ok(Message::Response(response)) => {
                 let Some(answered) = self.router.pending.answered(response) else { return Relevance::Junk };
                 self.answered.push(answered);
@@ -227,15 +235,30 @@ impl StdioReader {
                 let pending = Arc::clone(&self.router.pending);
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
-            Err(error) => self.take_unreadable(&line, &error),
+            Err(error) => self.take_unreadable(text, &error),
         }
     }
 
-    /// Handles a line that is no message. If it is the response to a request, that request fails at once.
+    /// Handles a line that is no message. If it is the response to a request, that request fails at once. If it only has
+    /// the text of one, it may be a log line, and the response has a moment to follow.
     fn take_unreadable(&mut self, line: &Bytes, error: &ParseError) -> Relevance {
-        let settled = self.router.pending.unreadable(line, &Error::unreadable(error));
+        let pending = &self.router.pending;
+        let (settled, doubted) = if is_log_line(line, error) {
+            (None, pending.doubt(line))
+        } else {
+            (pending.unreadable(line, &Error::unreadable(error)), None)
+        };
         let is_answer = settled.is_some();
-        if !is_answer {
+        let belongs_to_call = is_answer || doubted.is_some();
+        if let Some(id) = doubted {
+            let (pending, error) = (Arc::clone(pending), Error::unreadable(error));
+            self.router.tasks.spawn_until_end(async move {
+                tokio::time::sleep(DOUBT).await;
+                pending.fail(id, error);
+            });
+        }
+        // The tail is shown to operators, and lines of calls may be private.
+        if !belongs_to_call {
             self.tail.push_output(line);
         }
         self.answered.extend(settled);
@@ -243,7 +266,7 @@ impl StdioReader {
             let (server, skipped) = (&self.server, self.skipped);
             tracing::warn!(%server, skipped, is_answer, %error, "lines on stdout that are no MCP message were skipped");
         }
-        if is_answer { Relevance::Wanted } else { Relevance::Junk }
+        if belongs_to_call { Relevance::Wanted } else { Relevance::Junk }
     }
 
     /// The bytes to reserve. A long line gets room up to the limit at once, because it would be in memory twice with
@@ -311,6 +334,11 @@ impl StdioReader {
         self.skipped += 1;
         self.skipped.is_power_of_two()
     }
+}
+
+/// Whether a line that is no message because of `error` is rather about a message: text before it, or JSON of its own.
+fn is_log_line(line: &[u8], error: &ParseError) -> bool {
+    matches!(error, ParseError::Version) || !line.trim_ascii_start().starts_with(b"{")
 }
 
 /// Sends the response. A caller that is gone needs none.

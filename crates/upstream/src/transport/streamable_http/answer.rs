@@ -17,13 +17,13 @@ use crate::connection::Call;
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::http::{describe, describe_other, status_error};
-use crate::transport::inbound::{FloodGuard, Relevance, is_message};
+use crate::transport::inbound::{self, FloodGuard, Relevance, is_message};
 use crate::transport::{handshake, pending};
 use json::envelope_stream::{EnvelopeEdit, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
 use protocol::sanitize::shown;
-use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer, method};
+use protocol::{ErrorObject, Message, ParseError, Reply, RequestId, Response as Answer, method};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
 
@@ -87,6 +87,18 @@ enum StreamItem {
     /// An error that names another request. It counts if no answer follows.
     Foreign(ErrorObject),
     Other(Relevance),
+}
+
+impl StreamItem {
+    /// The more important of two messages of one batch.
+    fn and(one: Result<Self, Error>, other: Result<Self, Error>) -> Result<Self, Error> {
+        match (one, other) {
+            (Ok(answer @ Self::Answer(_)), _) | (_, Ok(answer @ Self::Answer(_))) => Ok(answer),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(foreign @ Self::Foreign(_)), _) | (_, Ok(foreign @ Self::Foreign(_))) => Ok(foreign),
+            (Ok(Self::Other(one)), Ok(Self::Other(other))) => Ok(Self::Other(one.and(other))),
+        }
+    }
 }
 
 /// Reads the answer to one request.
@@ -223,7 +235,16 @@ impl AnswerReader<'_> {
         if event.data.is_empty() || !is_message(&event.name) {
             return Ok(StreamItem::Other(Relevance::Junk));
         }
-        match Message::from_server(&event.data) {
+        self.sort_text(&event.data)
+    }
+
+    /// Sorts `text`, which is one message or a batch.
+    fn sort_text(&self, text: &Bytes) -> Result<StreamItem, Error> {
+        inbound::read(text, |message, text| self.sort_message(message, text), StreamItem::and)
+    }
+
+    fn sort_message(&self, message: Result<Message, ParseError>, text: &Bytes) -> Result<StreamItem, Error> {
+        match message {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
                 Ok(StreamItem::Answer(StreamAnswer::Ours(answer.reply)))
             }
@@ -236,7 +257,7 @@ impl AnswerReader<'_> {
                 Ok(StreamItem::Other(Relevance::Junk))
             }
             Ok(message) => Ok(StreamItem::Other(self.handler.handle(message))),
-            Err(error) => Err(Error::of_text(&event.data, &error)),
+            Err(error) => Err(Error::of_text(text, &error)),
         }
     }
 
@@ -248,6 +269,13 @@ impl AnswerReader<'_> {
                 Ok(RequestOutcome::Reply(answer.reply, status))
             }
             Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(head.refusal().with(error)),
+            Err(ParseError::Batch) if status.is_success() => match self.sort_text(body)? {
+                StreamItem::Answer(StreamAnswer::Ours(reply)) => Ok(RequestOutcome::Reply(reply, status)),
+                StreamItem::Answer(StreamAnswer::Foreign(error)) | StreamItem::Foreign(error) => {
+                    Ok(head.refusal().with(error))
+                }
+                StreamItem::Other(_) => Err(not_an_answer()),
+            },
             _ if !status.is_success() => {
                 Ok(RequestOutcome::Refusal(head.refusal().saying(describe(head.content_type(), body))))
             }

@@ -296,7 +296,7 @@ impl State {
         {
             self.server.eras.forget();
             self.closing.close("the server now speaks another era");
-        } else if let Some(loss) = Loss::of(&outcome)
+        } else if let Some(loss) = Loss::of(&outcome).or_else(|| self.session.loss_of_ping(call, &outcome))
             && self.session.lose(loss)
             && loss != Loss::Unclear
         {
@@ -415,13 +415,8 @@ async fn greet(
     params: Raw,
 ) -> Result<(Peer, HeaderMap), SessionFailure> {
     let (peer, headers) = initialize(server, events, cookies, params).await?;
-    let notification = Notification { method: method::INITIALIZED.into(), params: None }.encode();
     let client = &server.client;
-    let post = client.post(&client.endpoint().path, &headers).in_session(cookies);
-    let response = client.send(|| Ok((post.clone(), notification.clone().into())), true).await?;
-    if !response.status().is_success() {
-        return Err(client.refusal(response).await.into());
-    }
+    client.initialized(&client.post(&client.endpoint().path, &headers).in_session(cookies)).await?;
     Ok((peer, headers))
 }
 

@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use self::legacy::{LegacySession, RecentLosses, SessionFailure};
 use self::modern::{Modern, Wire};
 use super::handshake::{self, Finding, PROBE_LIMIT};
-use super::http::HttpClient;
+use super::http::{HttpClient, is_of_every_request};
 use super::{PrincipalCredentials, sse};
 use crate::ServerContext;
 use crate::config::{Config, Http};
@@ -182,7 +182,7 @@ impl HttpServer {
                 is_certain = false;
                 Finding::Legacy
             }
-            Ok(Ok(RequestOutcome::Refusal(refusal))) if is_independent_of_era(refusal.status.as_u16()) => {
+            Ok(Ok(RequestOutcome::Refusal(refusal))) if is_of_every_request(refusal.status.as_u16()) => {
                 return Err(refusal.into_error());
             }
             Ok(Ok(RequestOutcome::Refusal(HttpRefusal { error: Some(error), .. }))) => {
@@ -252,16 +252,11 @@ impl HttpServer {
 /// server and not from a proxy.
 fn is_refusal_for_good(failure: &SessionFailure) -> bool {
     match (failure.status, &failure.error) {
-        (Some(status), _) => !is_independent_of_era(status),
+        (Some(status), _) => !is_of_every_request(status),
         // An error with HTTP 200, or an unusable answer.
         (None, Error::Connect { .. }) => failure.is_answer,
         (None, error) => matches!(error, Error::Malformed { .. } | Error::Unreadable { .. }),
     }
-}
-
-/// Whether the status concerns credentials or the path to the server, so that every request would get it.
-fn is_independent_of_era(status: u16) -> bool {
-    matches!(status, 300..=399 | 401 | 403 | 407 | 429 | 502..=504)
 }
 
 #[cfg(test)]

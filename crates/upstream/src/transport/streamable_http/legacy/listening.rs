@@ -19,7 +19,7 @@ use crate::transport::streamable_http::answer::MessageHandler;
 use crate::transport::streamable_http::modern::offer;
 use net::http::EventStream;
 use net::sse::Item;
-use protocol::{Message, method};
+use protocol::{Message, ParseError, method};
 
 /// How long a server may take to begin the stream before calls are sent without it.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
@@ -93,8 +93,12 @@ async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
     Ok(())
 }
 
-fn take(state: &State, message: &Bytes) -> Relevance {
-    match Message::from_server(message) {
+fn take(state: &State, text: &Bytes) -> Relevance {
+    inbound::read(text, |message, _| take_message(state, message), Relevance::and)
+}
+
+fn take_message(state: &State, message: Result<Message, ParseError>) -> Relevance {
+    match message {
         Ok(Message::Notification(notification)) if state.questions.is_withdrawn_by(&notification) => {
             Relevance::Wanted
         }

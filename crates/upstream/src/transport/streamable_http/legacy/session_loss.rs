@@ -15,9 +15,10 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::SESSION_ENDED;
-use crate::connection::Closing;
+use crate::connection::{Call, Closing};
 use crate::transport::streamable_http::answer::RequestOutcome;
 use protocol::error::code;
+use protocol::method;
 
 /// The most shared sessions of one server that ambiguous refusals end within [`PERIOD`].
 const MOST: usize = 4;
@@ -102,6 +103,8 @@ struct Inner {
     recent: Arc<RecentLosses>,
     is_lost: AtomicBool,
     is_certain: AtomicBool,
+    /// Whether the server answered `ping` on it.
+    was_pinged: AtomicBool,
 }
 
 impl SessionEnd {
@@ -117,7 +120,20 @@ impl SessionEnd {
             recent: Arc::clone(recent),
             is_lost: AtomicBool::new(false),
             is_certain: AtomicBool::new(false),
+            was_pinged: AtomicBool::new(false),
         }))
+    }
+
+    /// Interprets a response to `ping`. Some servers answer every request on a session that they forgot with an error of
+    /// their own, so an error after a result counts. Servers that do not know `ping` never sent a result.
+    pub(super) fn loss_of_ping(&self, call: &Call, outcome: &RequestOutcome) -> Option<Loss> {
+        match outcome {
+            RequestOutcome::Reply(reply, _) if call.method == method::PING => {
+                let was_pinged = self.0.was_pinged.fetch_or(reply.is_ok(), Ordering::Relaxed);
+                (reply.is_err() && was_pinged).then_some(Loss::Unclear)
+            }
+            _ => None,
+        }
     }
 
     /// Ends the session because of `loss`. Returns whether it has ended.

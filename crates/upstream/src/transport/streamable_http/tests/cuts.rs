@@ -112,7 +112,7 @@ async fn invalid_answer_is_distinguished_from_a_broken_connection() {
         ("no JSON", vec![json(200, "hello")], "malformed"),
         ("nothing", vec![json(202, "")], "malformed"),
         ("another id", vec![json(200, &ANSWER.replace(":2,", ":3,"))], "malformed"),
-        ("a batch", vec![json(200, &format!("[{ANSWER}]"))], "malformed"),
+        ("a batch", vec![json(200, &format!("[{ANSWER}]"))], "result"),
         ("an event that is no JSON", vec![stream(""), event("{"), end()], "malformed"),
         (
             "an error with status 400",
