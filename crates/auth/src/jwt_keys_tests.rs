@@ -213,7 +213,7 @@ fn rsa_key_of_a_set_may_have_padding_and_the_zero_byte_of_its_sign() {
     let jwk = Jwk::from_decoding_key(&key, Some(Algorithm::RS256)).expect("a key");
     let mut jwk = serde_json::to_value(jwk).expect("JSON");
     let modulus = URL_SAFE_NO_PAD.decode(jwk["n"].as_str().expect("a modulus")).expect("Base64");
-    jwk["n"] = format!("{}=", b64(&[&[0], modulus.as_slice()].concat())).into();
+    jwk["n"] = format!("{}=", b64([&[0], modulus.as_slice()].concat())).into();
     let verifier = Verifier::new(&config(&[Algorithm::RS256], jwks(&json!([jwk])))).expect("a good set");
     let key = EncodingKey::from_rsa_pem(rsa.private.as_bytes()).expect("reads");
     let token = sign(r#"{"alg":"RS256"}"#, &claims().to_string(), &key, Algorithm::RS256);

@@ -263,7 +263,7 @@ mod tests {
         for value in [json!(null), json!(7), json!({}), json!([null])] {
             let mut members = plain.clone();
             for name in names {
-                members[*name] = value.clone();
+                members[name] = value.clone();
             }
             assert_eq!(serde_json::from_value::<AuthorizationServer>(members).expect("metadata"), absent);
             let mut members = json!({"resource": "https://a/mcp", "authorization_servers": ["https://b"]});
