@@ -176,14 +176,27 @@ fn key_of(jwk: &Jwk, algorithms: &[Algorithm]) -> Option<Result<VerificationKey,
     Some(key.and_then(|key| check(&key, algorithms).map(|()| VerificationKey::of(algorithm, key))))
 }
 
-/// Reads the key material. Some services write the padding of Base64, or the zero byte of the sign of a large number, which
+/// Reads the key material. Some services write the padding of Base64, or zero bytes before a large number, which
 /// an RSA key must not have (RFC 7518, section 6.3.1.1).
 fn material(jwk: &Jwk) -> Option<DecodingKey> {
-    let AlgorithmParameters::RSA(key) = &jwk.algorithm else { return DecodingKey::from_jwk(jwk).ok() };
-    let modulus = URL_SAFE_NO_PAD.decode(key.n.trim_end_matches('=')).ok()?;
-    let exponent = URL_SAFE_NO_PAD.decode(key.e.trim_end_matches('=')).ok()?;
-    let start = modulus.iter().take_while(|byte| **byte == 0).count();
-    Some(DecodingKey::from_rsa_raw_components(&modulus[start..], &exponent))
+    let mut jwk = jwk.clone();
+    let unpadded = |text: &mut String| text.truncate(text.trim_end_matches('=').len());
+    match &mut jwk.algorithm {
+        AlgorithmParameters::RSA(key) => {
+            let [modulus, exponent] = [number(&key.n)?, number(&key.e)?];
+            return Some(DecodingKey::from_rsa_raw_components(&modulus, &exponent));
+        }
+        AlgorithmParameters::EllipticCurve(key) => [&mut key.x, &mut key.y].into_iter().for_each(unpadded),
+        AlgorithmParameters::OctetKeyPair(key) => unpadded(&mut key.x),
+        _ => {}
+    }
+    DecodingKey::from_jwk(&jwk).ok()
+}
+
+/// The bytes of a number in Base64, without zeros before it.
+fn number(text: &str) -> Option<Vec<u8>> {
+    let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
+    Some(bytes.into_iter().skip_while(|byte| *byte == 0).collect())
 }
 
 fn collect(read: impl IntoIterator<Item = (VerificationKey, Jwk)>) -> Result<VerificationKeys, Error> {

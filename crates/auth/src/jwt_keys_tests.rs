@@ -207,17 +207,37 @@ fn a_published_set_may_have_keys_for_other_uses() {
 }
 
 #[test]
-fn rsa_key_of_a_set_may_have_padding_and_the_zero_byte_of_its_sign() {
+fn rsa_key_of_a_set_may_have_padding_and_zero_bytes_before_its_numbers() {
     let rsa = Pair::rsa();
     let key = DecodingKey::from_rsa_pem(rsa.public.as_bytes()).expect("reads");
     let jwk = Jwk::from_decoding_key(&key, Some(Algorithm::RS256)).expect("a key");
     let mut jwk = serde_json::to_value(jwk).expect("JSON");
     let modulus = URL_SAFE_NO_PAD.decode(jwk["n"].as_str().expect("a modulus")).expect("Base64");
     jwk["n"] = format!("{}=", b64([&[0], modulus.as_slice()].concat())).into();
+    let exponent = URL_SAFE_NO_PAD.decode(jwk["e"].as_str().expect("an exponent")).expect("Base64");
+    jwk["e"] = format!("{}=", b64([&[0], exponent.as_slice()].concat())).into();
     let verifier = Verifier::new(&config(&[Algorithm::RS256], jwks(&json!([jwk])))).expect("a good set");
     let key = EncodingKey::from_rsa_pem(rsa.private.as_bytes()).expect("reads");
     let token = sign(r#"{"alg":"RS256"}"#, &claims().to_string(), &key, Algorithm::RS256);
     assert_eq!(verifier.check(&token).map(drop), Ok(()));
+}
+
+#[test]
+fn keys_of_curves_in_a_set_may_have_padding() {
+    let (ec, ed) = (Pair::ec(), Pair::ed());
+    let ec = DecodingKey::from_ec_pem(ec.public.as_bytes()).expect("reads");
+    let ed = DecodingKey::from_ed_pem(ed.public.as_bytes()).expect("reads");
+    for (key, algorithm) in [(ec, Algorithm::ES256), (ed, Algorithm::EdDSA)] {
+        let mut jwk = serde_json::to_value(Jwk::from_decoding_key(&key, Some(algorithm)).expect("a key"))
+            .expect("JSON");
+        for name in ["x", "y"] {
+            if let Some(text) = jwk[name].as_str().map(|text| format!("{text}=")) {
+                jwk[name] = text.into();
+            }
+        }
+        let read = Verifier::new(&config(&[algorithm], jwks(&json!([jwk]))));
+        assert!(read.is_ok(), "{algorithm:?}");
+    }
 }
 
 #[test]

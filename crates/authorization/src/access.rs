@@ -111,18 +111,12 @@ impl RequestedAccess {
         Access { role: self.role.unwrap_or(DEFAULT), view: self.view.clone() }.within(rights)
     }
 
-    /// Returns the part of `granted` that a later request names. It must not name more that an owner with `rights` could
-    /// grant. The rest is left out as in [`RequestedAccess::granted`], because some clients repeat their first request.
-    pub(crate) fn narrowed(&self, granted: &Access, rights: &Access) -> Result<Access, Error> {
-        let more = || Error::new(Code::InvalidScope, "`scope` has more than what was granted");
-        let role = self.role.unwrap_or(granted.role).min(rights.role);
-        let is_more =
-            role > granted.role || self.view.is_some() && granted.view.is_some() && self.view != granted.view;
-        if is_more {
-            return Err(more());
-        }
-        let view = self.view.clone().or_else(|| granted.view.clone());
-        Ok(Access { role: bounded(role, view.as_deref()), view })
+    /// Returns the part of `granted` that a later request names. The rest is left out, because some clients repeat their first
+    /// request. The error is for a request that names another view: no part of `granted` is in it.
+    pub(crate) fn narrowed(&self, granted: &Access) -> Result<Access, Error> {
+        let requested = Access { role: self.role.unwrap_or(granted.role), view: self.view.clone() };
+        let another = || Error::new(Code::InvalidScope, "`scope` names another view than what was granted");
+        requested.within(granted).ok_or_else(another)
     }
 }
 
@@ -213,20 +207,25 @@ mod tests {
     #[test]
     fn refresh_may_narrow_a_grant_and_never_widen_it() {
         use Role::{Caller, Reader, Superuser};
-        for (scope, rights, expected) in [
-            (None, Superuser, Some(access(Caller, None))),
-            (Some("mcp:read"), Superuser, Some(access(Reader, None))),
-            (Some("mcp:call view:help"), Superuser, Some(access(Caller, Some("help")))),
-            (Some("mcp:admin"), Superuser, None),
-            (Some("mcp:read mcp:call mcp:admin offline_access"), Caller, Some(access(Caller, None))),
+        for (scope, granted, expected) in [
+            (None, access(Caller, None), access(Caller, None)),
+            (Some("mcp:read"), access(Caller, None), access(Reader, None)),
+            (Some("mcp:call view:help"), access(Caller, None), access(Caller, Some("help"))),
+            (Some("mcp:read mcp:call mcp:admin offline_access"), access(Caller, None), access(Caller, None)),
+            (Some("mcp:admin"), access(Reader, None), access(Reader, None)),
+            (Some("view:help"), access(Superuser, None), access(Caller, Some("help"))),
         ] {
-            let (granted, rights) = (access(Caller, None), access(rights, None));
-            let narrowed = RequestedAccess::parse(scope).expect("scopes").narrowed(&granted, &rights);
-            assert_eq!(narrowed.ok(), expected, "{scope:?}");
+            let narrowed = RequestedAccess::parse(scope).expect("scopes").narrowed(&granted);
+            assert_eq!(narrowed, Ok(expected), "{scope:?}");
         }
         let bound = access(Caller, Some("help"));
-        let narrowed = |scope| RequestedAccess::parse(Some(scope)).expect("scopes").narrowed(&bound, &bound);
+        let narrowed = |scope| RequestedAccess::parse(Some(scope)).expect("scopes").narrowed(&bound);
         assert_eq!(narrowed("mcp:read"), Ok(access(Reader, Some("help"))));
+        assert_eq!(
+            narrowed("mcp:admin view:help"),
+            Ok(bound.clone()),
+            "a superuser agreed, whose role a view ends"
+        );
         assert_eq!(narrowed("view:other").expect_err("another view").code, Code::InvalidScope);
     }
 

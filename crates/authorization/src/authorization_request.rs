@@ -13,7 +13,7 @@ use crate::access::{Endpoint, Host, RequestedAccess};
 use crate::client::{Client, ClientSource};
 use crate::error::{Code, Error};
 use crate::grant::Challenge;
-use crate::redirect_uri::{Receiver, with_parameters};
+use crate::redirect_uri::{Receiver, RedirectUri, with_parameters};
 use crate::resource;
 use crate::token_request::Fields;
 
@@ -86,7 +86,10 @@ impl AuthorizationRequest {
     ) -> Result<Self, AuthorizationError> {
         let uri = fields.require("redirect_uri").map_err(AuthorizationError::Shown)?;
         let Some(registered) = client.metadata.allows_redirect_to(uri) else {
-            let reason = "`redirect_uri` is none of those that the client has registered";
+            // A client may have registered it, and it was left out then.
+            let left_out =
+                RedirectUri::parse(uri).err().filter(|_| client.source != ClientSource::Configured);
+            let reason = left_out.unwrap_or("`redirect_uri` is none of those that the client has registered");
             return Err(AuthorizationError::Shown(Error::new(Code::InvalidRequest, reason)));
         };
         let read = || {

@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::tests::{refresh_form, token};
 use super::*;
-use crate::fixture::{Site, VERIFIER, form, query};
+use crate::fixture::{Site, VERIFIER, form, query, raw};
 
 const CALLBACK: &str = "https://claude.ai/api/mcp/auth_callback";
 
@@ -326,4 +326,20 @@ async fn hostile_ids_of_clients_reach_no_private_address() {
         }
     }
     assert_eq!((count, host.requests()), (200, 0));
+}
+
+#[tokio::test]
+async fn request_for_a_redirect_uri_that_was_left_out_says_why() {
+    let site = Site::new(Vec::new()).await;
+    let person = site.person("key:ann", Role::Caller);
+    let both = raw(&format!(r#"{{"redirect_uris": ["http://app.example/cb", "{CALLBACK}"]}}"#));
+    let client = site.server.register(&both, site.now).await.expect("a client");
+    let client = client["client_id"].as_str().expect("an id");
+    for (uri, expected) in
+        [("http://app.example/cb", "loopback address"), ("https://other.example/cb", "none of those")]
+    {
+        let refused =
+            site.server.authorize(&person, &query(client, uri, &[]), site.now).await.expect_err(uri);
+        assert!(refused.error().description.contains(expected), "{refused:?}");
+    }
 }

@@ -68,15 +68,24 @@ pub enum Receiver {
 impl RedirectUri {
     /// Reads a URI that a client registers. The error says what is wrong.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        Self::read(text, |scheme| scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme))
+        let expected = "a redirect URI has to begin with https://, or be a loopback address over http, or have the \
+                        scheme of a program with a dot in it; an operator can list a client with another scheme";
+        Self::read(text, expected, |scheme| scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme))
     }
 
     /// Reads a URI that the operator writes for a client, which may be any program.
     pub fn of_operator(text: &str) -> Result<Self, &'static str> {
-        Self::read(text, |scheme| !FOREIGN_SCHEMES.contains(&scheme))
+        let expected = "a redirect URI has to begin with https://, or be a loopback address over http, or have the \
+                        scheme of a program in small letters, as in `myapp://callback`";
+        Self::read(text, expected, |scheme| !FOREIGN_SCHEMES.contains(&scheme))
     }
 
-    fn read(text: &str, is_of_program: impl FnOnce(&str) -> bool) -> Result<Self, &'static str> {
+    /// The error is `expected` if the receiver is not one of those that the caller accepts.
+    fn read(
+        text: &str,
+        expected: &'static str,
+        is_of_program: impl FnOnce(&str) -> bool,
+    ) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("a redirect URI is longer than 2048 bytes");
         }
@@ -96,8 +105,6 @@ impl RedirectUri {
             "http" => is_loopback(text, &url),
             scheme => is_of_program(scheme) && text.starts_with(scheme),
         };
-        let expected = "a redirect URI has to begin with https://, or be a loopback address over http, or have the \
-                        scheme of a program with a dot in it; an operator can list a client with another scheme";
         if is_accepted { Ok(Self(text.to_owned())) } else { Err(expected) }
     }
 
@@ -269,7 +276,8 @@ mod tests {
             "intent://scan/",
             "view-source:https://app.example/",
         ] {
-            assert!(RedirectUri::of_operator(text).is_err(), "{text}");
+            let reason = RedirectUri::of_operator(text).expect_err(text);
+            assert!(!reason.contains("operator"), "an operator reads it: {reason}");
         }
     }
 

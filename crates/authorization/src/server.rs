@@ -368,12 +368,10 @@ impl AuthorizationServer {
             Step::Repeat => None,
             Step::Advance(next) => Some(next),
         };
-        let rights = self.grants.rights(grant);
-        let granted = rights.and_then(|rights| Some((grant.access.within(&rights)?, rights)));
-        let Some((access, rights)) = granted else {
+        let Some(access) = self.grants.rights(grant).and_then(|rights| grant.access.within(&rights)) else {
             return Err(self.ended(&presented.grant, grant, GrantEnd::NoAccess, id).await?);
         };
-        let access = RequestedAccess::parse(scope)?.narrowed(&access, &rights)?;
+        let access = RequestedAccess::parse(scope)?.narrowed(&access)?;
         let keys = self.keys(now).await?;
         let response =
             self.response(&keys, &presented.grant, next.as_deref().unwrap_or(grant), &access, now)?;

@@ -3,7 +3,9 @@
 use http::StatusCode;
 use serde_json::json;
 
-use super::tests::{alice, challenge, log_in, logins, logins_with, machine, requests, started, vault_in};
+use super::tests::{
+    GRANTED, alice, challenge, log_in, logins, logins_with, machine, pass, requests, started, vault_in,
+};
 use super::*;
 use crate::fake_tests::{Fake, own, settings};
 
@@ -42,6 +44,53 @@ async fn login_after_a_logout_registers_again_in_case_the_service_forgot_the_cli
         log_in(&logins, &alice()).await.expect("a login");
         assert_eq!(requests(&fake, "POST /register"), before + 2);
     }
+}
+
+#[tokio::test]
+async fn logout_after_the_service_ended_the_login_leads_to_another_registration() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    for vault in [None, Some(vault_in(&folder))] {
+        let logins = logins_with(&fake, settings(), vault);
+        let before = requests(&fake, "POST /register");
+        log_in(&logins, &alice()).await.expect("a login");
+        fake.answer("/token", 400, "", r#"{"error":"invalid_grant"}"#);
+        pass(Duration::from_hours(2)).await;
+        let account = logins.account(Some(&alice()));
+        let ended = account.header().await;
+        assert!(matches!(ended, Err(Error::LoginRequired { .. })) && account.held().is_none(), "{ended:?}");
+        fake.answer("/token", 200, "", GRANTED);
+        logins.log_out(Some(&alice())).await.expect("a logout");
+        log_in(&logins, &alice()).await.expect("a login");
+        assert_eq!(requests(&fake, "POST /register"), before + 2);
+    }
+}
+
+#[tokio::test]
+async fn registration_that_another_login_has_survives_a_logout() {
+    let fake = Fake::start();
+    let per_principal = Settings { per: Per::Principal, ..settings() };
+    let (logins, bob) = (logins_with(&fake, per_principal, None), Arc::from("key:bob"));
+    for person in [&alice(), &bob] {
+        log_in(&logins, person).await.expect("a login");
+    }
+    logins.log_out(Some(&alice())).await.expect("a logout");
+    log_in(&logins, &alice()).await.expect("a login");
+    assert_eq!(requests(&fake, "POST /register"), 1);
+}
+
+#[tokio::test]
+async fn newer_registration_stays_when_an_older_one_is_forgotten() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = LoginStore { vault: Some(vault_in(&folder)), server: "notes".into(), url: fake.url("/mcp") };
+    let older = fake.registration(crate::ClientAuthentication::None);
+    let newer = Registration { client_id: "newer".into(), ..older.clone() };
+    store.save_registration(&newer).await;
+    store.remove_registrations(Some(&older)).await;
+    assert_eq!(store.registrations().len(), 1);
+    store.remove_registrations(Some(&newer)).await;
+    assert!(store.registrations().is_empty());
 }
 
 #[tokio::test]

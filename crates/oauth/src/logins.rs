@@ -278,17 +278,29 @@ impl Logins {
     }
 
     /// Logs `principal` out, or everybody where all share one login. The token is deleted here first, then revoked where
-    /// the authorization server can do that (RFC 7009). The registration is forgotten too: an authorization server that does
-    /// not know it any more tells only the person, so a logout is the way to a new one.
+    /// the authorization server can do that (RFC 7009). The registration is forgotten too, unless another login of this process
+    /// has it. Without a login, all registrations are: an authorization server that does not know one any more tells only the
+    /// person, so a logout is the way to a new one.
     pub async fn log_out(&self, principal: Option<&Arc<str>>) -> Result<(), Error> {
         let account = self.account(principal);
         let forgotten = account.forget("the last login was ended by a logout").await;
         let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
-        if let Some(held) = held {
-            self.shared.revoke_deleted(&held.login).await;
-            self.shared.forget_registration(&held.login.registration).await;
+        let Some(held) = held else {
+            self.shared.forget_registrations(None).await;
+            return Ok(());
+        };
+        self.shared.revoke_deleted(&held.login).await;
+        let registration = &held.login.registration;
+        if !self.has_login_with(registration) {
+            self.shared.forget_registrations(Some(registration)).await;
         }
         Ok(())
+    }
+
+    fn has_login_with(&self, registration: &Registration) -> bool {
+        let accounts = lock(&self.accounts);
+        let mut held = accounts.values().filter_map(|account| account.held());
+        held.any(|held| held.login.registration.is(registration))
     }
 
     /// Ends the own login of `principal` in memory, because its credential may have another holder. The vault says whether

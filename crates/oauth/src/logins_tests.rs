@@ -14,7 +14,7 @@ use crate::fake_tests::{Fake, own, settings};
 use crate::saved::SavedLogin;
 use crate::token_response::Tokens;
 
-const GRANTED: &str = r#"{"access_token":"canary-new","token_type":"Bearer","expires_in":3600,"refresh_token":"canary-next","scope":"a"}"#;
+pub(super) const GRANTED: &str = r#"{"access_token":"canary-new","token_type":"Bearer","expires_in":3600,"refresh_token":"canary-next","scope":"a"}"#;
 
 pub(super) fn alice() -> Arc<str> {
     "key:alice".into()

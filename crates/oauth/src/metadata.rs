@@ -44,7 +44,7 @@ pub struct AuthorizationServer {
     #[serde(deserialize_with = "or_absent", default)]
     pub client_id_metadata_document_supported: bool,
     /// Whether every authorization response has the parameter `iss`.
-    #[serde(deserialize_with = "or_absent", default)]
+    #[serde(deserialize_with = "is_promised", default)]
     pub authorization_response_iss_parameter_supported: bool,
 }
 
@@ -109,6 +109,12 @@ where
     D: Deserializer<'de>,
 {
     Ok(T::deserialize(Value::deserialize(from)?).unwrap_or_default())
+}
+
+/// Reads a promise that protects logins. A value of another type counts as one: without it, an answer of another
+/// authorization server would not be seen.
+fn is_promised<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(!matches!(Value::deserialize(from)?, Value::Null | Value::Bool(false)))
 }
 
 /// A URL that may be absent. A value that is no URL counts as absent.
@@ -255,7 +261,6 @@ mod tests {
             "token_endpoint_auth_methods_supported",
             "code_challenge_methods_supported",
             "client_id_metadata_document_supported",
-            "authorization_response_iss_parameter_supported",
         ];
         let plain = json!({"issuer": "https://a", "token_endpoint": "https://a/token"});
         let absent: AuthorizationServer = serde_json::from_value(plain.clone()).expect("metadata");
@@ -273,6 +278,22 @@ mod tests {
             members["authorization_servers"] = value;
             let resource: Resource = serde_json::from_value(members).expect("metadata");
             assert!(resource.authorization_servers.is_empty());
+        }
+    }
+
+    #[test]
+    fn promise_to_name_the_issuer_counts_in_each_spelling() {
+        for (value, expected) in [
+            (json!(null), false),
+            (json!(false), false),
+            (json!(true), true),
+            (json!("true"), true),
+            (json!(1), true),
+        ] {
+            let members =
+                json!({"issuer": "https://a", "authorization_response_iss_parameter_supported": value});
+            let server: AuthorizationServer = serde_json::from_value(members).expect("metadata");
+            assert_eq!(server.authorization_response_iss_parameter_supported, expected, "{value}");
         }
     }
 

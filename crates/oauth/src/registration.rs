@@ -56,6 +56,11 @@ impl Registration {
     pub(crate) fn is_in_place_of(&self, other: &Self) -> bool {
         self.issuer == other.issuer && self.redirect_uri == other.redirect_uri
     }
+
+    /// Whether both are the same client. A newer one may have taken the place of one that a login still has.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.client_id == other.client_id && self.is_in_place_of(other)
+    }
 }
 
 /// The URLs of Switchyard that an authorization server gets to know.

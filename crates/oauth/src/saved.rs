@@ -125,21 +125,21 @@ impl LoginStore {
 
     /// Saves `registration`, with which a login succeeded.
     pub(crate) async fn save_registration(&self, registration: &Registration) {
-        let is_saved = |known: &Registration| {
-            known.client_id == registration.client_id && known.is_in_place_of(registration)
-        };
-        if !self.registrations().iter().any(is_saved) {
+        if !self.registrations().iter().any(|known| known.is(registration)) {
             let registration = registration.clone();
             self.update(&self.client_entry(), move |all| add_registration(all, &registration)).await;
         }
     }
 
-    /// Forgets `registration`, which its authorization server does not know any more.
-    pub(crate) async fn remove_registration(&self, registration: &Registration) {
-        let registration = registration.clone();
-        let edit =
-            move |all: &mut Vec<Registration>| all.retain(|known| !known.is_in_place_of(&registration));
-        self.update(&self.client_entry(), edit).await;
+    /// Forgets `registration`, or all registrations.
+    pub(crate) async fn remove_registrations(&self, registration: Option<&Registration>) {
+        let registration = registration.cloned();
+        let edit = move |all: &mut Vec<Registration>| {
+            all.retain(|known| registration.as_ref().is_some_and(|gone| !known.is(gone)));
+        };
+        if !self.registrations().is_empty() {
+            self.update(&self.client_entry(), edit).await;
+        }
     }
 
     /// Edits the list in `entry`. A list that cannot be read stays as it is. A failure is logged.

@@ -149,20 +149,20 @@ impl Shared {
     ) -> Result<T, Error> {
         match answered {
             Err(Error::UnknownClient { reason }) if self.settings.client_id.is_none() => {
-                self.forget_registration(registration).await;
+                self.forget_registrations(Some(registration)).await;
                 Err(Error::LoginRequired { reason })
             }
             answered => answered,
         }
     }
 
-    /// Forgets `registration`, so that the next login registers again, unless the operator made it.
-    pub(crate) async fn forget_registration(&self, registration: &Registration) {
+    /// Forgets `registration`, or all registrations, so that the next login registers again. One that the operator made stays.
+    pub(crate) async fn forget_registrations(&self, registration: Option<&Registration>) {
         if self.settings.client_id.is_some() {
             return;
         }
-        lock(&self.registrations).retain(|known| !known.is_in_place_of(registration));
-        self.shelf.remove_registration(registration).await;
+        lock(&self.registrations).retain(|known| registration.is_some_and(|gone| !known.is(gone)));
+        self.shelf.remove_registrations(registration).await;
     }
 
     /// Returns the context of requests with a credential. Fails if the credential belongs to another issuer.
