@@ -191,14 +191,16 @@ async fn a_log_line_about_a_response_fails_no_call() {
         r#"printf '[12:00:01] <- {"jsonrpc":"2.0","id":%s,"result":%s} (3 ms)\n' "$id" "$1""#,
         r#"printf 'sent {"jsonrpc":"2.0","id":%s,"result":{"content":[{"ty...\n' "$id""#,
         r#"printf '{"level":"debug","id":%s,"result":%s}\n' "$id" "$1""#,
+        r#"printf '{"level":30,"id":1,"msg":{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$1""#,
     ] {
         let line = r#"printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1""#;
-        let registry =
-            odd::script(Registry::new(), "one", &format!("result() {{ {log}; sleep 0.05; {line}; }}"), "");
-        let gateway = ready(&registry).await;
-        for _ in 0..5 {
-            assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{log}");
+        for both in [format!("{log}; sleep 0.05; {line}"), format!("{line}; {log}; {log}")] {
+            let registry = odd::script(Registry::new(), "one", &format!("result() {{ {both}; }}"), "");
+            let gateway = ready(&registry).await;
+            for _ in 0..5 {
+                assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{both}");
+            }
+            assert_eq!(gateway.get("/servers/one").await.json()["last_error"], Value::Null, "{both}");
         }
-        assert_eq!(gateway.get("/servers/one").await.json()["last_error"], Value::Null, "{log}");
     }
 }

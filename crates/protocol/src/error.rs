@@ -110,7 +110,7 @@ impl ErrorObject {
     }
 
     /// Reads the `error` of a server's response, whatever it is. One that clients could not read gets an integer `code` and
-    /// a string `message`; where its `code` is no number, it is also the `data`.
+    /// a string `message`; where its `code` is no number, it becomes the `data` of another one.
     pub fn from_server(raw: Raw) -> Self {
         let has_message = raw.part("message").is_some_and(|message| message.bytes().starts_with(b"\""));
         if has_message && raw.get_as::<i64>("code").is_some() {
@@ -123,15 +123,12 @@ impl ErrorObject {
             (None, Some(code)) => format!("error {code}"),
             (None, None) => spoken(&raw),
         };
-        if !raw.is_object() {
-            return Self::new(code::INTERNAL_ERROR, &text);
-        }
-        let number = Raw::of(&code.unwrap_or(code::INTERNAL_ERROR));
-        let data = raw.get("data").unwrap_or_else(|| raw.clone());
-        let text = Raw::of(&text);
-        let mut changes = vec![("code", Some(&number)), ("message", Some(&text))];
-        changes.extend(code.is_none().then_some(("data", Some(&data))));
-        Self { raw: raw.edit(&changes), problem: None }
+        let (number, text) = (Raw::of(&code.unwrap_or(code::INTERNAL_ERROR)), Raw::of(&text));
+        let raw = match code {
+            Some(_) => raw.edit(&[("code", Some(&number)), ("message", Some(&text))]),
+            None => Raw::object(&[("code", &number), ("message", &text), ("data", &raw)]),
+        };
+        Self { raw, problem: None }
     }
 
     /// The JSON-RPC error code.
@@ -192,6 +189,12 @@ pub enum ParseError {
     /// A batch.
     #[error("batches of messages are not accepted; send each message alone")]
     Batch,
+    /// A batch of a server without a message.
+    #[error("the batch is empty")]
+    EmptyBatch,
+    /// A batch of a server with more messages than `MAX_BATCH`.
+    #[error("the batch has more than 1,024 messages")]
+    LargeBatch,
     /// JSON, but not an object.
     #[error("a message must be a JSON object")]
     NotObject,
@@ -261,6 +264,35 @@ mod tests {
         assert_eq!(same, error);
         let without_code = Raw::of(&serde_json::json!({"message": "no"}));
         assert!(ErrorObject::from_raw(without_code).is_none());
+    }
+
+    #[test]
+    fn error_of_a_server_whose_code_is_replaced_is_kept_whole() {
+        let read = |text: &'static str| {
+            let error =
+                ErrorObject::from_server(Raw::parse(&Bytes::from_static(text.as_bytes())).expect("JSON"));
+            assert_eq!(
+                ErrorObject::from_server(error.raw().clone()).raw(),
+                error.raw(),
+                "it can be read now"
+            );
+            error
+        };
+        for (text, message) in [
+            (r#"{"code":"E_PAPER","message":"no paper","data":{"tray":1}}"#, "no paper"),
+            (r#"{"code":"E_PAPER","message":"no paper","data":null,"hint":1e400}"#, "no paper"),
+            (r#"{"code":1.5,"message":{"text":"no"}}"#, r#"{"text":"no"}"#),
+            (r#"{"data":7}"#, r#"{"data":7}"#),
+            (r#"["no paper"]"#, r#"["no paper"]"#),
+            (r#""no paper""#, "no paper"),
+            ("false", "false"),
+        ] {
+            let error = read(text);
+            assert_eq!((error.code(), error.message().as_str()), (code::INTERNAL_ERROR, message), "{text}");
+            assert_eq!(error.data().expect("data").as_str(), text);
+        }
+        let error = read(r#"{"code":"-7","data":null,"hint":1}"#);
+        assert_eq!(error.raw().as_str(), r#"{"code":-7,"data":null,"hint":1,"message":"error -7"}"#);
     }
 
     #[test]

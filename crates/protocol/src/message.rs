@@ -28,7 +28,7 @@ use json::{Fault, decimal, raw};
 pub const MAX_DEPTH: usize = json::scanner::MAX_DEPTH;
 /// Members of the message, of `params` and of `_meta` accepted from a client, each. Arguments have no such limit.
 const MAX_MEMBERS: usize = 1_024;
-/// The smallest text of a server whose payload is copied if it is a small part of the text, in bytes.
+/// The smallest text of a server of which small parts are copied, in bytes.
 const PADDED: usize = 4 * 1024;
 /// Prefix of the methods of notifications.
 const NOTIFICATIONS: &str = "notifications/";
@@ -206,7 +206,7 @@ impl Envelope {
         }
         let reply = match (self.result, self.error) {
             (Some(result), None) => Ok(payload(result)),
-            (None, Some(error)) if sender == MessageSource::Server => {
+            (None, Some(error)) if sender == MessageSource::Server && is_there(&error) => {
                 Err(ErrorObject::from_server(slice(error)))
             }
             (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
@@ -232,24 +232,23 @@ impl Message {
                     None => Self::scanned(bytes),
                 },
             )?;
-        Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
+        Ok(if bytes.len() < PADDED { message } else { message.compact_in(bytes.len()) })
     }
 
-    /// The messages of a batch, which [`Message::from_server`] refuses; `None` if there are too many.
+    /// The messages of a batch, which [`Message::from_server`] refuses; `None` if there are too many. A small one does not
+    /// keep the batch in memory.
     ///
     /// Source: 2025-03-26 `basic`, Batching: a client must support receiving them.
     pub fn batch(bytes: &Bytes) -> Option<Vec<Bytes>> {
         let batch = Raw::judged(raw::without_byte_order_mark(bytes).as_ref().unwrap_or(bytes)).ok()?;
-        let messages: Vec<Bytes> =
-            batch.elements().take(MAX_BATCH + 1).map(|message| message.bytes().clone()).collect();
+        let own = |message: Raw| compact(message.bytes().clone(), bytes.len());
+        let messages: Vec<Bytes> = batch.elements().take(MAX_BATCH + 1).map(own).collect();
         (messages.len() <= MAX_BATCH).then_some(messages)
     }
 
-    /// Copies the payload if it is less than half of the `whole` text. The rest is what a server added to the envelope.
-    fn compact(self, whole: usize) -> Self {
-        let keep = |bytes: Bytes| {
-            Ok::<_, Infallible>(if bytes.len() * 2 < whole { Bytes::copy_from_slice(&bytes) } else { bytes })
-        };
+    /// Makes the payload [`compact`]. The rest of the `whole` text is what a server added to the envelope.
+    fn compact_in(self, whole: usize) -> Self {
+        let keep = |bytes: Bytes| Ok::<_, Infallible>(compact(bytes, whole));
         let own = |payload: Raw| {
             let Ok(payload) = payload.try_map_bytes(keep);
             payload
@@ -375,6 +374,11 @@ fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> By
     }
     out.push(b'}');
     Bytes::from(out)
+}
+
+/// Copies `part` if it is less than half of a text of `whole` bytes, all of which it would keep in memory.
+fn compact(part: Bytes, whole: usize) -> Bytes {
+    if whole >= PADDED && part.len() * 2 < whole { Bytes::copy_from_slice(&part) } else { part }
 }
 
 fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {

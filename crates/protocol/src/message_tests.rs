@@ -113,6 +113,9 @@ fn null_in_the_place_of_a_member_is_a_missing_member() {
         assert_eq!(from_server(text).expect(text).encode(), plain.as_bytes(), "{text}");
     }
     assert_eq!(from_client(r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#), Err(ParseError::Id));
+    for text in [r#"{"jsonrpc":"2.0","id":7,"error":null}"#, r#"{"jsonrpc":"2.0","id":null,"error":null}"#] {
+        assert_eq!([from_server(text), from_client(text)], [Err(ParseError::Shape), Err(ParseError::Shape)]);
+    }
     assert!(from_server(r#"{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1}}"#).is_err());
 }
 
@@ -126,6 +129,17 @@ fn a_batch_of_a_server_is_read_up_to_a_limit() {
     assert_eq!(batch(&format!("[{}1]", "1,".repeat(1_024))), None);
     for text in ["[", "[1,]", ""] {
         assert_eq!(batch(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_message_of_a_batch_does_not_keep_a_batch_that_is_much_larger() {
+    for (large, is_copied) in [(100_000, true), (100, false)] {
+        let text = Bytes::from(format!(r#"[{{"a":1}},"{}"]"#, "x".repeat(large)));
+        let messages = Message::batch(&text).expect("a batch");
+        let is_inside = |message: &Bytes| text.as_ptr_range().contains(&message.as_ptr());
+        assert_eq!(messages.iter().map(is_inside).collect::<Vec<_>>(), [!is_copied, true], "{large}");
+        assert_eq!(messages[0], br#"{"a":1}"#[..]);
     }
 }
 

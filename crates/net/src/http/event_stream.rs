@@ -102,7 +102,8 @@ impl EventStream {
     }
 
     /// Whether the body is JSON, whatever its media type says: no line of an event stream with a meaning begins with a
-    /// brace. Waits for the first bytes.
+    /// brace. An array counts if its first element begins so, because a line of a log may begin with a bracket. Waits for
+    /// the first bytes.
     pub async fn is_bare_json(&mut self) -> Result<bool, Error> {
         let mut skipped = 0;
         while self.input.trim_ascii().is_empty() {
@@ -119,7 +120,8 @@ impl EventStream {
             }
         }
         let text = self.input.trim_ascii_start();
-        Ok(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).starts_with(b"{"))
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        Ok(text.strip_prefix(b"[").map_or(text, <[u8]>::trim_ascii_start).starts_with(b"{"))
     }
 
     /// The whole body, if it is no event stream.

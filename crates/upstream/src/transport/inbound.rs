@@ -102,10 +102,20 @@ impl FloodGuard {
     /// Counts a message of `bytes`, and waits while there were too many. The error means that the connection was
     /// closed.
     pub(super) async fn admit(&self, relevance: Relevance, bytes: usize) -> Result<(), Error> {
+        self.admit_batch(relevance, bytes, 1).await
+    }
+
+    /// Counts a text of `bytes` like so many `messages` that came alone.
+    pub(super) async fn admit_batch(
+        &self,
+        relevance: Relevance,
+        bytes: usize,
+        messages: usize,
+    ) -> Result<(), Error> {
         if relevance == Relevance::Wanted {
             return Ok(());
         }
-        let mut is_over = self.lock().take(relevance, bytes, Instant::now());
+        let mut is_over = self.lock().take(relevance, bytes, messages, Instant::now());
         while is_over {
             if self.is_flooded(relevance) {
                 if !self.closing.is_closed() {
@@ -136,9 +146,9 @@ impl Buckets {
         if relevance == Relevance::Junk { &mut self.junk } else { &mut self.notices }
     }
 
-    fn take(&mut self, relevance: Relevance, bytes: usize, now: Instant) -> bool {
+    fn take(&mut self, relevance: Relevance, bytes: usize, messages: usize, now: Instant) -> bool {
         let largest = if relevance == Relevance::Junk { LARGEST_JUNK } else { LARGEST_NOTICE };
-        let is_over = self.of(relevance).take(bytes.min(largest) + MESSAGE, now);
+        let is_over = self.of(relevance).take(bytes.min(largest) + MESSAGE * messages, now);
         if is_over {
             Limit::UnaskedMessages.met(());
         }
@@ -178,19 +188,21 @@ pub(super) fn is_message(name: &Bytes) -> bool {
 }
 
 /// Reads `text`, which is one message or a batch, and hands each message and its text to `take`. `join` makes one of two
-/// results.
+/// results. Returns the result and the number of messages.
 pub(super) fn read<T>(
     text: &Bytes,
     mut take: impl FnMut(Result<Message, ParseError>, &Bytes) -> T,
     join: impl FnMut(T, T) -> T,
-) -> T {
+) -> (T, usize) {
     match Message::from_server(text) {
         Err(ParseError::Batch) => {
-            let batch = Message::batch(text).unwrap_or_default();
+            let Some(batch) = Message::batch(text) else {
+                return (take(Err(ParseError::LargeBatch), text), 1);
+            };
             let taken = batch.iter().map(|text| take(Message::from_server(text), text)).reduce(join);
-            taken.unwrap_or_else(|| take(Err(ParseError::Batch), text))
+            (taken.unwrap_or_else(|| take(Err(ParseError::EmptyBatch), text)), batch.len().max(1))
         }
-        message => take(message, text),
+        message => (take(message, text), 1),
     }
 }
 
@@ -273,6 +285,32 @@ mod tests {
         let (count, result) = send(&guard, Relevance::Notice, Duration::from_mins(1)).await;
         assert_eq!(result, Ok(()));
         assert!((45_000..60_000).contains(&count), "{count} in a minute");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_of_junk_counts_like_its_messages() {
+        let junk = format!("[{}1]", "1,".repeat(1_023));
+        let ((), messages) = read(&junk.clone().into(), |_, _| (), |(), ()| ());
+        assert_eq!(messages, 1_024);
+        let (guard, mut admitted) = (guard(&Closing::default()), 0);
+        while guard.admit_batch(Relevance::Junk, junk.len(), messages).await.is_ok() {
+            admitted += messages;
+        }
+        assert!((5_000..20_000).contains(&admitted), "{admitted}");
+    }
+
+    #[test]
+    fn a_batch_that_is_not_read_is_told_why() {
+        for (batch, reason) in [
+            ("[]".into(), "is empty"),
+            (format!("[{}1]", "1,".repeat(1_024)), "has more than 1,024 messages"),
+        ] {
+            let reported = |message: Result<Message, ParseError>, _: &Bytes| {
+                message.err().map(|error| error.to_string()).unwrap_or_default()
+            };
+            let (error, messages) = read(&batch.into(), reported, |one, _| one);
+            assert_eq!((error, messages), (format!("the batch {reason}"), 1));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ pub mod stdio;
 mod streamable_http;
 #[cfg(test)]
 mod testing;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,6 +18,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::inbound::Relevance;
+use super::unreadable::{self, id_in};
 use crate::connection::{Call, EventSender, Owner};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
@@ -50,6 +51,8 @@ struct PendingTable {
     open: HashMap<u64, PendingRequest>,
     /// Cancelled calls without a response.
     cancelled: Cancelled,
+    /// Whether an error without an id would be about `notifications/initialized`: nothing was answered after it.
+    expects_refusal: bool,
     /// The reason why the channel ended.
     ended: Option<String>,
 }
@@ -143,7 +146,7 @@ impl Pending {
     /// then cancelled. It must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
         let (open, cancelled) = (HashMap::new(), Cancelled::default());
-        let table = PendingTable { last_id, open, cancelled, ended: None };
+        let table = PendingTable { last_id, open, cancelled, expects_refusal: false, ended: None };
         Arc::new(Self {
             table: Mutex::new(table),
             cancel: Box::new(cancel),
@@ -214,6 +217,12 @@ impl Pending {
         self.settle(id?, Ok(response.reply))
     }
 
+    /// Declares that `notifications/initialized` is about to be sent. Some servers refuse it, although nothing answers a
+    /// notification.
+    pub(super) fn expect_refusal(&self) {
+        self.lock().expects_refusal = true;
+    }
+
     /// Fails the request whose response was too long, if its ends still contain the id.
     pub(super) fn answer_too_long(&self, clip: &Clip, limit: usize) -> bool {
         self.answer_lost(clip, Error::TooLarge { limit })
@@ -225,17 +234,28 @@ impl Pending {
         found.is_some_and(SettledRequest::deliver)
     }
 
-    /// Takes the receiver of the response in `message`, which cannot be read for the reason in `error`.
-    pub(super) fn unreadable(&self, message: &[u8], error: &Error) -> Option<SettledRequest> {
-        self.settle(answered_id(message)?, Err(error.clone()))
+    /// The ids of the requests, open or not, whose responses `text` seems to have. It cannot be read.
+    pub(super) fn named_in(&self, text: &[u8]) -> Vec<u64> {
+        let mut ids = unreadable::answered(text);
+        if !ids.is_empty() {
+            let last_id = self.lock().last_id;
+            ids.retain(|id| (1..=last_id).contains(id));
+        }
+        ids
     }
 
-    /// The open request whose response a log line seems to have, unless an earlier one seemed to.
-    pub(super) fn doubt(&self, line: &[u8]) -> Option<u64> {
-        let id = answered_id(line)?;
+    /// Takes the receivers of the responses to `ids`, which cannot be read for the reason in `error`.
+    pub(super) fn unreadable(&self, ids: &[u64], error: &Error) -> Vec<SettledRequest> {
+        ids.iter().filter_map(|id| self.settle(*id, Err(error.clone()))).collect()
+    }
+
+    /// Those of `ids` that are open, and in no log line before this one.
+    pub(super) fn doubt(&self, ids: &[u64]) -> Vec<u64> {
         let mut table = self.lock();
-        let open = table.open.get_mut(&id)?;
-        (!std::mem::replace(&mut open.is_doubted, true)).then_some(id)
+        let is_new = |id: &u64| {
+            table.open.get_mut(id).is_some_and(|open| !std::mem::replace(&mut open.is_doubted, true))
+        };
+        ids.iter().copied().filter(is_new).collect()
     }
 
     /// Fails the request `id`, if it is still open.
@@ -290,6 +310,7 @@ impl Pending {
     fn settle(&self, id: u64, answer: Result<Reply, Error>) -> Option<SettledRequest> {
         let open = {
             let mut table = self.lock();
+            table.expects_refusal = false;
             let open = table.open.remove(&id);
             if open.is_none() {
                 table.cancelled.answered(id);
@@ -316,7 +337,10 @@ impl Pending {
     }
 
     fn only_one(&self) -> Option<u64> {
-        let table = self.lock();
+        let mut table = self.lock();
+        if std::mem::take(&mut table.expects_refusal) {
+            return None;
+        }
         table.open.keys().next().copied().filter(|_| table.open.len() == 1)
     }
 
@@ -402,81 +426,6 @@ impl Drop for RequestTicket {
     }
 }
 
-/// The id of the response in a text that is not one message. Other text may come before it on its line.
-///
-/// Invariants: only what looks like a response counts, so the id of a server's own request is never taken for one of
-/// Switchyard's. Only the ends of the message are read.
-pub(super) fn answered_id(text: &[u8]) -> Option<u64> {
-    let begin = text.windows(2).position(|two| two == b"{\"")?;
-    let clip = Clip::of(&text[begin..]);
-    // Programs also print their logs as JSON, with ids of their own.
-    let is_response = [clip.head(), clip.tail()].iter().any(|end| {
-        let end = String::from_utf8_lossy(end);
-        end.contains("\"jsonrpc\"") || end.contains("\"result\":{")
-    });
-    id_in(&clip).filter(|_| is_response)
-}
-
-/// The id in the envelope of a message of which only the ends are left: before the first nested value, or right before
-/// the closing brace.
-///
-/// `"id"` followed by a colon cannot occur inside a JSON string, where the quotes are escaped.
-pub(super) fn id_in(clip: &Clip) -> Option<u64> {
-    let head = String::from_utf8_lossy(clip.head());
-    let flat = head
-        .trim_start()
-        .strip_prefix('{')
-        .map_or("", |rest| &rest[..rest.find(['{', '[']).unwrap_or(rest.len())]);
-    let tail = String::from_utf8_lossy(clip.tail());
-    let last = tail.trim_end().strip_suffix('}').map(str::trim_end).unwrap_or_default();
-    let last = &last[last.rfind(['}', ']']).map_or(0, |nested| nested + 1)..];
-    let behind_key = |text: &str| {
-        let (_, rest) = text.rsplit_once("\"id\"")?;
-        Some(rest.trim_start().strip_prefix(':')?.trim_start().to_owned())
-    };
-    let is_call = |text: &str| text.contains("\"method\":") || text.contains("\"params\":");
-    if is_call(flat) {
-        return None;
-    }
-    let leading = |text: String| {
-        let is_of_id = |char: char| char.is_ascii_digit() || matches!(char, '"' | '.');
-        let rest = text.trim_start_matches(is_of_id).len();
-        decimal::whole(&text.as_bytes()[..text.len() - rest])
-    };
-    let whole = |text: String| decimal::whole(text.as_bytes());
-    let at_end = || behind_key(last).filter(|_| !is_call(last)).and_then(whole);
-    behind_key(flat).and_then(leading).or_else(at_end)
-}
-
 #[cfg(test)]
 #[path = "pending_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-mod unreadable_tests {
-    use super::*;
-
-    #[test]
-    fn the_request_of_an_unreadable_response_is_found_at_either_end_of_it() {
-        for (text, id) in [
-            (&br#"{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}"#[..], Some(7)),
-            (br#"{"jsonrpc":"2.0","result":{"id":9,"b":[{"id":8}],"a":NaN},"id":7}"#, Some(7)),
-            (br#"{"jsonrpc":"2.0","id":"7","result":{"a":NaN}}"#, Some(7)),
-            (b"{\"jsonrpc\":\"2.0\",\"result\":{\"a\":\"caf\xe9 \\\"id\\\":3\"},\"id\" : 7 }", Some(7)),
-            (br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#, Some(7)),
-            (br#"{"jsonrpc":"2.0","result":{"a":"say "hi" to"},"id":7}"#, Some(7)),
-            (br#"DEBUG {'x': 1} {"jsonrpc":"2.0","id":7,"result":{}}"#, Some(7)),
-            (br#"{"id":7,"result":{}} and more"#, Some(7)),
-            (br#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"a":NaN}}"#, None),
-            (br#"{"jsonrpc":"2.0","params":{"a":NaN},"method":"x","id":7}"#, None),
-            (br#"{"jsonrpc":"2.0","id":7,"params":{"a":NaN},"method":"x"}"#, None),
-            (br#"{"jsonrpc":"2.0","id":7,"result":[{"method":"GET"}}"#, Some(7)),
-            (br#"{"level":"info","id":7,"error":"none"}"#, None),
-            (br#"{"jsonrpc":"2.0","result":{"id":7,"a":NaN}}"#, None),
-            (b"a banner", None),
-            (b"", None),
-        ] {
-            assert_eq!(answered_id(text), id, "{}", String::from_utf8_lossy(text));
-        }
-    }
-}

@@ -84,6 +84,24 @@ async fn an_answer_without_an_id_belongs_to_the_only_request() {
     assert_eq!(one.answer().await.expect("an answer").expect_err("an error").code(), -32700);
 }
 
+#[tokio::test]
+async fn an_error_without_an_id_after_the_handshake_belongs_to_no_request_unless_another_response_came_first()
+{
+    let nameless = || Response { id: None, reply: Err(ErrorObject::new(-32600, "id is missing")) };
+    let (pending, _) = table();
+    let mut list = pending.open(&EventSender::none(), Purpose::Upkeep).expect("open");
+    pending.expect_refusal();
+    assert!(!pending.answer(nameless()), "it refuses the notification");
+    assert!(pending.answer(response(list.id(), "a list")));
+    assert_eq!(list.answer().await, Ok(Ok(Raw::of("a list"))));
+    pending.expect_refusal();
+    let (one, _two) = (
+        pending.open(&EventSender::none(), call(true)).expect("open"),
+        pending.open(&EventSender::none(), call(true)).expect("open"),
+    );
+    assert!(pending.answer(response(one.id(), "b")) && pending.answer(nameless()));
+}
+
 #[test]
 fn progress_goes_to_the_call_with_the_token_and_log_lines_to_a_call_that_is_alone() {
     let (pending, _) = table();
@@ -129,6 +147,7 @@ async fn an_answer_that_is_too_long_still_ends_its_request() {
         (format!(r#"{{"result":"{long}\"id\":7}}"}}"#), None),
         (format!(r#"{{"method":"id","params":{{"id":7,"t":"{long}"}}}}"#), None),
         (format!(r#"{{"jsonrpc":"2.0","id":"7","result":"{long}"}}"#), Some(7)),
+        (format!(r#"{{"params":{{"t":"{long}"}},"method":"x","id":7}}"#), None),
         (long.clone(), None),
     ] {
         assert_eq!(id_in(&clip(&text)), expected, "{}", &text[..40]);

@@ -6,7 +6,7 @@
 //! is answered here. A client that did not declare the ability does not receive the request.
 //!
 //! At most 256 are open on one connection. Together they have at most 16 MiB, unless there is only one, and each keeps
-//! its own text only. Further ones are dropped, and `pace` limits the log lines about them.
+//! its own text only. Further ones are dropped, and `telemetry::limit` has the pace of the log lines about them.
 //!
 //! Not here: how the client receives a request (`downstream`, `gateway::bridge::suspended_calls`).
 

@@ -18,7 +18,7 @@ use super::background_send::BackgroundSender;
 use super::handshake::{self, PROBE_LIMIT};
 use super::http::{Head, HttpClient, NewRequest};
 use super::inbound::{self, FLOODED, FloodGuard, Relevance, is_message};
-use super::pending::{Pending, Purpose, SettledRequest};
+use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::{PrincipalCredentials, cancelled, compose};
 use crate::ServerContext;
@@ -152,6 +152,7 @@ pub(super) async fn open(
     }
     let reply = handshake::negotiate(&sender, |params| ending.0.initialize(params)).await?;
     let peer = handshake::initialized(reply)?;
+    ending.0.pending.expect_refusal();
     client.initialized(&ending.0.post).await?;
     Ok(Arc::new(SseConnection { peer, ending }))
 }
@@ -272,8 +273,8 @@ impl SseLink {
             loop {
                 match self.floods.next(&mut stream).await {
                     Ok(Some(item)) => {
-                        let (relevance, length) = self.take(item, &events);
-                        if self.floods.admit(relevance, length).await.is_err() {
+                        let ((relevance, messages), length) = self.take(item, &events);
+                        if self.floods.admit_batch(relevance, length, messages).await.is_err() {
                             break FLOODED.to_owned();
                         }
                     }
@@ -299,18 +300,18 @@ impl SseLink {
         self.gone.cancel();
     }
 
-    /// Handles one event. Returns its relevance and its length.
-    fn take(&self, item: Item, events: &Events) -> (Relevance, usize) {
+    /// Handles one event. Returns its relevance, the number of its messages, and its length.
+    fn take(&self, item: Item, events: &Events) -> ((Relevance, usize), usize) {
         events.heard();
         match item {
             Item::Event(event) if is_message(&event.name) => {
                 let take = |message, text: &Bytes| self.take_message(message, text, events);
                 (inbound::read(&event.data, take, Relevance::and), event.data.len())
             }
-            Item::Event(event) => (Relevance::Junk, event.data.len()),
+            Item::Event(event) => ((Relevance::Junk, 1), event.data.len()),
             Item::TooLong(clip) => {
                 let answered = self.pending.answer_too_long(&clip, self.client.limit);
-                (if answered { Relevance::Wanted } else { Relevance::Junk }, self.client.limit)
+                ((if answered { Relevance::Wanted } else { Relevance::Junk }, 1), self.client.limit)
             }
         }
     }
@@ -336,8 +337,12 @@ impl SseLink {
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
             Err(error) => {
-                let settled = self.pending.unreadable(text, &Error::unreadable(&error));
-                let is_answer = settled.is_some_and(SettledRequest::deliver);
+                let named = self.pending.named_in(text);
+                let settled = self.pending.unreadable(&named, &Error::unreadable(&error));
+                let is_answer = !settled.is_empty();
+                for request in settled {
+                    request.deliver();
+                }
                 tracing::debug!(%error, is_answer, "an event that is no message was skipped");
                 if is_answer { Relevance::Wanted } else { Relevance::Junk }
             }

@@ -255,6 +255,20 @@ async fn a_batch_on_the_stream_answers_and_a_refused_notification_is_no_failure(
 }
 
 #[tokio::test]
+async fn a_refusal_of_the_notification_after_the_handshake_is_no_answer_to_the_first_call() {
+    let bench = Bench::new(vec![
+        Step::Wait,
+        event(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"id is missing"}}"#),
+        event(r#"{"jsonrpc":"2.0","id":2,"result":{"ok":1}}"#),
+        Step::Hang,
+    ])
+    .await;
+    let (connection, _events) = bench.connect().await;
+    let (answer, ()) = tokio::join!(ask(&connection, "a"), bench.go_on_after(1));
+    assert_eq!(answer.expect("a result").as_str(), r#"{"ok":1}"#);
+}
+
+#[tokio::test]
 async fn a_stream_that_is_not_what_it_should_be_is_refused() {
     let begins = |text: &'static str| move |_: &ReceivedRequest| vec![stream(""), chunk(text), end()];
     let foreign = Bench::with(begins("event: endpoint\ndata: http://127.0.0.2:1/steal\n\n")).await;

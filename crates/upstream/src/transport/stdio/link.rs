@@ -141,6 +141,11 @@ impl StdioLink {
         self.channel.pending.be_shared(events.signs());
     }
 
+    /// Declares that `notifications/initialized` is about to be sent, which the server may refuse.
+    pub(super) fn expect_refusal(&self) {
+        self.channel.pending.expect_refusal();
+    }
+
     /// Sends a notification.
     pub(super) async fn notify(&self, notification: &Notification) -> Result<(), Error> {
         let sent = self.channel.send(Outgoing::Other(line(notification)), true).await;

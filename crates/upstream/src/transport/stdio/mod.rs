@@ -285,6 +285,7 @@ impl StdioServer {
         let initialize = |params| link.ask(method::INITIALIZE, Some(params), Era::Legacy);
         let reply = handshake::negotiate(&sender, initialize).await?;
         let peer = handshake::initialized(reply).map_err(HandshakeFailure::Refused)?;
+        link.expect_refusal();
         link.notify(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
         Ok(ToServer { peer, link })
     }

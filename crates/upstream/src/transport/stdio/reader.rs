@@ -182,7 +182,7 @@ impl StdioReader {
         while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
             let length = line.length();
             let is_long = matches!(&line, Line::Whole(line) if line.len() > LONG);
-            let relevance = self.take(line);
+            let (relevance, messages) = self.take(line);
             if is_long {
                 // Otherwise each short line after it would keep the memory of the long one.
                 self.buffer = BytesMut::from(&self.buffer[..]);
@@ -191,7 +191,7 @@ impl StdioReader {
             if relevance != Relevance::Wanted || self.work.may_be_spent() {
                 // A response that was read does not wait for the lines after it.
                 self.deliver();
-                self.floods.admit(relevance, length).await.ok()?;
+                self.floods.admit_batch(relevance, length, messages).await.ok()?;
                 self.work.yield_if_spent().await;
             }
         }
@@ -203,10 +203,11 @@ impl StdioReader {
         Some(())
     }
 
-    fn take(&mut self, line: Line) -> Relevance {
+    /// Handles a line. Returns its relevance and its number of messages.
+    fn take(&mut self, line: Line) -> (Relevance, usize) {
         let line = match line {
             Line::Whole(line) => line,
-            Line::TooLong(clip) => return self.take_clip(&clip),
+            Line::TooLong(clip) => return (self.take_clip(&clip), 1),
         };
         inbound::read(&line, |message, text| self.take_message(message, text), Relevance::and)
     }
@@ -243,30 +244,38 @@ impl StdioReader {
     /// the text of one, it may be a log line, and the response has a moment to follow.
     fn take_unreadable(&mut self, line: &Bytes, error: &ParseError) -> Relevance {
         let pending = &self.router.pending;
-        let (settled, doubted) = if is_log_line(line, error) {
-            (None, pending.doubt(line))
+        let (named, is_log_line) = (pending.named_in(line), is_log_line(line, error));
+        let (settled, doubted) = if is_log_line {
+            (Vec::new(), pending.doubt(&named))
         } else {
-            (pending.unreadable(line, &Error::unreadable(error)), None)
+            (pending.unreadable(&named, &Error::unreadable(error)), Vec::new())
         };
-        let is_answer = settled.is_some();
-        let belongs_to_call = is_answer || doubted.is_some();
-        if let Some(id) = doubted {
+        let relevance = match () {
+            () if !settled.is_empty() || !doubted.is_empty() => Relevance::Wanted,
+            // Many programs log a response after they wrote it, or several times.
+            () if is_log_line && !named.is_empty() => Relevance::Notice,
+            () => Relevance::Junk,
+        };
+        if !doubted.is_empty() {
             let (pending, error) = (Arc::clone(pending), Error::unreadable(error));
             self.router.tasks.spawn_until_end(async move {
                 tokio::time::sleep(DOUBT).await;
-                pending.fail(id, error);
+                for id in doubted {
+                    pending.fail(id, error.clone());
+                }
             });
         }
         // The tail is shown to operators, and lines of calls may be private.
-        if !belongs_to_call {
+        if named.is_empty() {
             self.tail.push_output(line);
         }
+        let is_answer = !settled.is_empty();
         self.answered.extend(settled);
         if self.is_logged() {
             let (server, skipped) = (&self.server, self.skipped);
             tracing::warn!(%server, skipped, is_answer, %error, "lines on stdout that are no MCP message were skipped");
         }
-        if belongs_to_call { Relevance::Wanted } else { Relevance::Junk }
+        relevance
     }
 
     /// The bytes to reserve. A long line gets room up to the limit at once, because it would be in memory twice with
@@ -338,7 +347,11 @@ impl StdioReader {
 
 /// Whether a line that is no message because of `error` is rather about a message: text before it, or JSON of its own.
 fn is_log_line(line: &[u8], error: &ParseError) -> bool {
-    matches!(error, ParseError::Version) || !line.trim_ascii_start().starts_with(b"{")
+    match error {
+        ParseError::Version => true,
+        ParseError::LargeBatch => false,
+        _ => !line.trim_ascii_start().starts_with(b"{"),
+    }
 }
 
 /// Sends the response. A caller that is gone needs none.

@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::*;
 use crate::connection::EventSender;
+use crate::secrets::Secrets;
 use crate::transport::pending::{Purpose, RequestTicket};
 use json::Raw;
 
@@ -22,12 +23,14 @@ struct Bench {
     runtimes: Arc<Runtimes>,
     signals: Signals,
     tasks: Shutdown,
+    tail: StderrTail,
 }
 
 impl Bench {
     fn new() -> Self {
         let pending = Pending::new(0, |_| {});
-        Self { pending, runtimes: Arc::default(), signals: Signals::default(), tasks: Shutdown::new() }
+        let (signals, tasks) = (Signals::default(), Shutdown::new());
+        Self { pending, runtimes: Arc::default(), signals, tasks, tail: StderrTail::default() }
     }
 
     /// Reads `output` on this worker, until it ends or the reader moves.
@@ -37,7 +40,7 @@ impl Bench {
         let questions = Questions::new(&"s".into(), &self.tasks, |_| async {}.boxed());
         let ends = (questions, Events::channel().0);
         let reader =
-            StdioReader::new("s".into(), 1 << 20, router, ends, &self.signals.broken, StderrTail::default());
+            StdioReader::new("s".into(), 1 << 20, router, ends, &self.signals.broken, self.tail.clone());
         let stdout = pipe::Receiver::from_owned_fd(output.into()).expect("a pipe");
         reader.run(stdout, OutputEnd::new(self.signals.clone())).await;
     }
@@ -149,4 +152,45 @@ fn a_reader_stays_while_it_is_of_use_where_it_is() {
         });
     });
     assert!(bench.signals.read.is_cancelled(), "it was read to its end here");
+}
+
+#[tokio::test(start_paused = true)] // the pauses of the reader end at once
+async fn log_lines_after_a_response_are_shown_to_nobody_and_close_nothing() {
+    let (bench, (output, input)) = (Bench::new(), std::io::pipe().expect("a pipe"));
+    let mut input = write(input, "").await;
+    let work = async {
+        input.write_all(b"a banner\n").await.expect("written");
+        // As junk, 200 lines of 48 KiB would close the connection.
+        let filler = "x".repeat(48 * 1024);
+        for _ in 0..100 {
+            let ticket = bench.open();
+            let response = answer_to(&ticket);
+            let log = format!("DEBUG {filler} sent {{\"secret\":0}} {response}");
+            input.write_all([response.as_str(), &log, &log].concat().as_bytes()).await.expect("written");
+            is_answered(ticket).await;
+        }
+        drop(input);
+    };
+    tokio::join!(work, bench.read(output));
+    assert_eq!(bench.signals.broken.reason(), "the process closed its output");
+    let shown = bench.tail.append_to("over", &Secrets::new(&[]));
+    assert_eq!(shown, "over; the end of its standard output: a banner");
+}
+
+#[tokio::test(start_paused = true)] // the doubt ends at once
+async fn a_line_with_several_responses_answers_each_call() {
+    let (bench, (output, input)) = (Bench::new(), std::io::pipe().expect("a pipe"));
+    let mut tickets = [bench.open(), bench.open(), bench.open()];
+    let [one, two, three] = [0, 1, 2].map(|at| answer_to(&tickets[at]).trim_end().to_owned());
+    drop(write(input, &format!("{one}{two}\n[{}{three}]\n", "1,".repeat(1_024))).await);
+    bench.read(output).await;
+    for (ticket, reason) in tickets.iter_mut().zip(["JSON", "JSON", "the batch has more than 1,024 messages"])
+    {
+        let answer = tokio::time::timeout(WAIT, ticket.answer()).await.expect("in time");
+        let error = answer.expect_err("it cannot be read");
+        assert!(
+            matches!(&error, Error::Unreadable { reason: text, .. } if text.contains(reason)),
+            "{error:?}"
+        );
+    }
 }

@@ -220,6 +220,20 @@ async fn server_messages_are_routed_to_their_calls() {
 }
 
 #[tokio::test]
+async fn a_server_that_refuses_the_notification_after_the_handshake_answers_its_first_call() {
+    let refuses = LEGACY.replace(
+        r#"*'"notifications/initialized"'*)"#,
+        r#"*'"notifications/initialized"'*) id=null; refuse -32600"#,
+    );
+    let slow = r#"*'"tools/call"'*) sleep 0.2; answer '{"ok":1}' ;;"#;
+    let bench = Bench::new(&script("", &[&refuses, slow]));
+    let (connection, _) = bench.connect().await;
+    assert_eq!(ask(&connection, "x").await.expect("a result").as_str(), r#"{"ok":1}"#);
+    drop(connection);
+    bench.is_over().await;
+}
+
+#[tokio::test]
 async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
     let slow = r#"*'"slow"'*) say '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}' ;;
         *'"notifications/cancelled"'*) told="$line" ;;

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::http::{describe, describe_other, status_error};
 use crate::transport::inbound::{self, FloodGuard, Relevance, is_message};
-use crate::transport::{handshake, pending};
+use crate::transport::{handshake, unreadable};
 use json::envelope_stream::{EnvelopeEdit, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
@@ -93,6 +93,8 @@ impl StreamItem {
     /// The more important of two messages of one batch.
     fn and(one: Result<Self, Error>, other: Result<Self, Error>) -> Result<Self, Error> {
         match (one, other) {
+            (Ok(ours @ Self::Answer(StreamAnswer::Ours(_))), _)
+            | (_, Ok(ours @ Self::Answer(StreamAnswer::Ours(_)))) => Ok(ours),
             (Ok(answer @ Self::Answer(_)), _) | (_, Ok(answer @ Self::Answer(_))) => Ok(answer),
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(foreign @ Self::Foreign(_)), _) | (_, Ok(foreign @ Self::Foreign(_))) => Ok(foreign),
@@ -194,7 +196,8 @@ impl AnswerReader<'_> {
         let error = loop {
             match self.floods.next(&mut stream).await {
                 Ok(Some(Item::Event(event))) => {
-                    let relevance = match self.sort(&event) {
+                    let (sorted, messages) = self.sort(&event);
+                    let relevance = match sorted {
                         Ok(StreamItem::Answer(answer)) => {
                             self.drain(stream);
                             return Ok(answer);
@@ -205,7 +208,7 @@ impl AnswerReader<'_> {
                         }
                         Ok(StreamItem::Other(relevance)) => relevance,
                         // The answer cannot be read, and no other one comes.
-                        Err(error) if pending::answered_id(&event.data) == Some(self.id) => {
+                        Err(error) if unreadable::answered(&event.data).contains(&self.id) => {
                             self.drain(stream);
                             return Err(error.into());
                         }
@@ -214,7 +217,7 @@ impl AnswerReader<'_> {
                             Relevance::Junk
                         }
                     };
-                    self.floods.admit(relevance, event.data.len()).await?;
+                    self.floods.admit_batch(relevance, event.data.len(), messages).await?;
                 }
                 Ok(Some(Item::TooLong(_))) => return Err(Error::TooLarge { limit: self.limit }.into()),
                 Ok(None) if let Some(error) = foreign => return Ok(StreamAnswer::Foreign(error)),
@@ -230,16 +233,16 @@ impl AnswerReader<'_> {
         Err(BrokenStream { error, resume })
     }
 
-    /// Returns the reply if `event` is the answer. Other messages are passed on.
-    fn sort(&self, event: &Event) -> Result<StreamItem, Error> {
+    /// Returns the reply if `event` is the answer, and the number of messages. Other messages are passed on.
+    fn sort(&self, event: &Event) -> (Result<StreamItem, Error>, usize) {
         if event.data.is_empty() || !is_message(&event.name) {
-            return Ok(StreamItem::Other(Relevance::Junk));
+            return (Ok(StreamItem::Other(Relevance::Junk)), 1);
         }
         self.sort_text(&event.data)
     }
 
-    /// Sorts `text`, which is one message or a batch.
-    fn sort_text(&self, text: &Bytes) -> Result<StreamItem, Error> {
+    /// Sorts `text`, which is one message or a batch. Returns the number of messages too.
+    fn sort_text(&self, text: &Bytes) -> (Result<StreamItem, Error>, usize) {
         inbound::read(text, |message, text| self.sort_message(message, text), StreamItem::and)
     }
 
@@ -264,21 +267,23 @@ impl AnswerReader<'_> {
     /// Returns the message of a body that is one JSON text, or else the error of its status.
     fn judge(&self, head: &AnswerHead, body: &Bytes) -> Result<RequestOutcome, Error> {
         let status = head.0.status;
+        let refused =
+            || Ok(RequestOutcome::Refusal(head.refusal().saying(describe(head.content_type(), body))));
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
                 Ok(RequestOutcome::Reply(answer.reply, status))
             }
             Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(head.refusal().with(error)),
-            Err(ParseError::Batch) if status.is_success() => match self.sort_text(body)? {
-                StreamItem::Answer(StreamAnswer::Ours(reply)) => Ok(RequestOutcome::Reply(reply, status)),
-                StreamItem::Answer(StreamAnswer::Foreign(error)) | StreamItem::Foreign(error) => {
+            Err(ParseError::Batch) => match self.sort_text(body).0 {
+                Ok(StreamItem::Answer(StreamAnswer::Ours(reply))) => Ok(RequestOutcome::Reply(reply, status)),
+                Ok(StreamItem::Answer(StreamAnswer::Foreign(error)) | StreamItem::Foreign(error)) => {
                     Ok(head.refusal().with(error))
                 }
-                StreamItem::Other(_) => Err(not_an_answer()),
+                _ if !status.is_success() => refused(),
+                Ok(StreamItem::Other(_)) => Err(not_an_answer()),
+                Err(error) => Err(error),
             },
-            _ if !status.is_success() => {
-                Ok(RequestOutcome::Refusal(head.refusal().saying(describe(head.content_type(), body))))
-            }
+            _ if !status.is_success() => refused(),
             Ok(Message::Request(request)) if handshake::is_of_client(&request.method) => {
                 Err(Error::Unreadable { reason: handshake::ECHO.into(), advice: None })
             }

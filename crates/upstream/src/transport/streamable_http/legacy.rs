@@ -296,7 +296,7 @@ impl State {
         {
             self.server.eras.forget();
             self.closing.close("the server now speaks another era");
-        } else if let Some(loss) = Loss::of(&outcome).or_else(|| self.session.loss_of_ping(call, &outcome))
+        } else if let Some(loss) = Loss::of(&outcome).or_else(|| self.session.loss_of_pings(call, &outcome))
             && self.session.lose(loss)
             && loss != Loss::Unclear
         {

@@ -81,19 +81,19 @@ fn ends_session(state: &State, status: u16) -> bool {
 
 async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
     while let Some(item) = state.floods.next(stream).await? {
-        let (relevance, length) = match item {
+        let ((relevance, messages), length) = match item {
             Item::Event(event) if !event.data.is_empty() && is_message(&event.name) => {
                 (take(state, &event.data), event.data.len())
             }
-            Item::Event(event) => (Relevance::Junk, event.data.len()),
-            Item::TooLong(_) => (Relevance::Junk, state.server.client.limit),
+            Item::Event(event) => ((Relevance::Junk, 1), event.data.len()),
+            Item::TooLong(_) => ((Relevance::Junk, 1), state.server.client.limit),
         };
-        state.floods.admit(relevance, length).await?;
+        state.floods.admit_batch(relevance, length, messages).await?;
     }
     Ok(())
 }
 
-fn take(state: &State, text: &Bytes) -> Relevance {
+fn take(state: &State, text: &Bytes) -> (Relevance, usize) {
     inbound::read(text, |message, _| take_message(state, message), Relevance::and)
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::SESSION_ENDED;
 use crate::connection::{Call, Closing};
+use crate::transport::http::is_of_every_request;
 use crate::transport::streamable_http::answer::RequestOutcome;
 use protocol::error::code;
 use protocol::method;
@@ -103,8 +104,10 @@ struct Inner {
     recent: Arc<RecentLosses>,
     is_lost: AtomicBool,
     is_certain: AtomicBool,
-    /// Whether the server answered `ping` on it.
+    /// Whether the server gave `ping` a result on it.
     was_pinged: AtomicBool,
+    /// Whether `ping` got an error after that, and no request a result since then.
+    is_suspect: AtomicBool,
 }
 
 impl SessionEnd {
@@ -121,18 +124,27 @@ impl SessionEnd {
             is_lost: AtomicBool::new(false),
             is_certain: AtomicBool::new(false),
             was_pinged: AtomicBool::new(false),
+            is_suspect: AtomicBool::new(false),
         }))
     }
 
-    /// Interprets a response to `ping`. Some servers answer every request on a session that they forgot with an error of
-    /// their own, so an error after a result counts. Servers that do not know `ping` never sent a result.
-    pub(super) fn loss_of_ping(&self, call: &Call, outcome: &RequestOutcome) -> Option<Loss> {
+    /// Interprets a response after those before it. Some servers answer every request on a session that they forgot with
+    /// an error of their own. So two errors to `ping` count, if no request gets a result between them. Servers that do
+    /// not know `ping` never gave it a result.
+    pub(super) fn loss_of_pings(&self, call: &Call, outcome: &RequestOutcome) -> Option<Loss> {
+        let (end, is_ping) = (&*self.0, call.method == method::PING);
         match outcome {
-            RequestOutcome::Reply(reply, _) if call.method == method::PING => {
-                let was_pinged = self.0.was_pinged.fetch_or(reply.is_ok(), Ordering::Relaxed);
-                (reply.is_err() && was_pinged).then_some(Loss::Unclear)
+            RequestOutcome::Reply(Err(_), status) if is_ping && !is_of_every_request(status.as_u16()) => {
+                let is_lost =
+                    end.was_pinged.load(Ordering::Relaxed) && end.is_suspect.swap(true, Ordering::Relaxed);
+                is_lost.then_some(Loss::Unclear)
             }
-            _ => None,
+            RequestOutcome::Reply(Ok(_), _) | RequestOutcome::Streaming(_) => {
+                end.was_pinged.fetch_or(is_ping, Ordering::Relaxed);
+                end.is_suspect.store(false, Ordering::Relaxed);
+                None
+            }
+            RequestOutcome::Reply(Err(_), _) | RequestOutcome::Refusal(_) => None,
         }
     }
 
@@ -165,6 +177,8 @@ impl SessionEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use json::Raw;
+    use protocol::ErrorObject;
 
     fn end(is_private: bool, recent: &Arc<RecentLosses>) -> SessionEnd {
         SessionEnd::new(&Closing::default(), (true, is_private), recent)
@@ -178,6 +192,26 @@ mod tests {
         assert!(lost(Loss::Certain, false) && lost(Loss::Unclear, true), "these need no limit");
         tokio::time::advance(PERIOD).await;
         assert!(lost(Loss::Unclear, false));
+    }
+
+    #[test]
+    fn two_errors_to_ping_in_a_row_lose_a_session_on_which_it_had_a_result() {
+        let [ping, other] = [method::PING, method::TOOLS_LIST].map(|method| Call::of_gateway(method, None));
+        let result = || RequestOutcome::Reply(Ok(Raw::of(&())), StatusCode::OK);
+        let error = |status| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            RequestOutcome::Reply(Err(ErrorObject::new(-32000, "no")), status)
+        };
+        let session = end(false, &Arc::default());
+        let lost = |call, outcome: RequestOutcome| session.loss_of_pings(call, &outcome).is_some();
+        assert!(!lost(&ping, error(200)) && !lost(&ping, error(200)), "it may not know `ping`");
+        assert!(!lost(&ping, result()) && !lost(&ping, error(200)), "one error");
+        assert!(!lost(&other, result()) && !lost(&ping, error(500)), "a result between two errors");
+        for status in [401, 403, 429, 503] {
+            assert!(!lost(&ping, error(status)), "{status} is about every request");
+        }
+        assert!(!lost(&other, error(200)), "an error to another request");
+        assert!(lost(&ping, error(400)));
     }
 
     #[test]

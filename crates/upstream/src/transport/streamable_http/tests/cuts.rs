@@ -108,17 +108,23 @@ async fn invalid_answer_is_distinguished_from_a_broken_connection() {
     let too_long = format!(r#"{{"jsonrpc":"2.0","id":2,"result":"{long}"}}"#);
     let html = |status| full(status, "content-type: text/html\r\nretry-after: 7\r\n", "<h1>no</h1>");
     let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"busy"}}"#;
+    let refused = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"x"}}"#;
     let answers: Vec<(&str, Vec<Step>, &str)> = vec![
         ("no JSON", vec![json(200, "hello")], "malformed"),
         ("nothing", vec![json(202, "")], "malformed"),
         ("another id", vec![json(200, &ANSWER.replace(":2,", ":3,"))], "malformed"),
         ("a batch", vec![json(200, &format!("[{ANSWER}]"))], "result"),
-        ("an event that is no JSON", vec![stream(""), event("{"), end()], "malformed"),
+        ("a batch that begins with an error", vec![json(200, &format!("[{nameless},{ANSWER}]"))], "result"),
         (
-            "an error with status 400",
-            vec![json(400, r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"x"}}"#)],
-            "error",
+            "an event with a batch that ends with an error",
+            vec![stream(""), event(&format!("[{ANSWER},{nameless}]")), end()],
+            "result",
         ),
+        ("a batch with status 400", vec![json(400, &format!("[{refused}]"))], "error"),
+        ("a batch of others with status 400", vec![json(400, &format!("[{PROGRESS}]"))], "status"),
+        ("a list with status 400", vec![json(400, r#"[{"field":"n"}]"#)], "status"),
+        ("an event that is no JSON", vec![stream(""), event("{"), end()], "malformed"),
+        ("an error with status 400", vec![json(400, refused)], "error"),
         (
             "an error with status 404",
             vec![json(404, r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"x"}}"#)],
@@ -140,6 +146,16 @@ async fn invalid_answer_is_distinguished_from_a_broken_connection() {
         (
             "an answer labelled as events",
             vec![full(200, "content-type: Text/Event-Stream; charset=utf-8\r\n", &format!("\n {ANSWER}"))],
+            "result",
+        ),
+        (
+            "a batch labelled as events",
+            vec![full(200, "content-type: text/event-stream\r\n", &format!("[ {ANSWER}]"))],
+            "result",
+        ),
+        (
+            "events behind a line of a log",
+            vec![full(200, "content-type: text/event-stream\r\n", &format!("[info]\n\ndata: {ANSWER}\n\n"))],
             "result",
         ),
         ("an answer without a label", vec![full(200, "", ANSWER)], "result"),
