@@ -28,7 +28,7 @@ mod to_vault;
 use std::path::{Path, PathBuf};
 
 use clients::{CLIENTS, Client, Host, Scope};
-use config_import::json::Json;
+use config_import::json::{Json, Members};
 pub(crate) use config_import::ownership::is_loopback;
 use config_import::ownership::{URL_KEYS, is_ours};
 use document::Edit;
@@ -182,7 +182,7 @@ pub(crate) fn plan(
     let root = client.place().parse(&plan.client.before).map_err(invalid)?;
     let entries = client.place().entries(&root);
     let existing = entries.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
-    let entry = existing.map_or_else(|| entry.clone(), |existing| with_additions(existing, &entry));
+    let entry = existing.map_or_else(|| entry.clone(), |existing| with_additions(client, existing, &entry));
     // An equal entry in another style stays as the user wrote it.
     let is_there = existing.is_some_and(|existing| is_same(existing, &entry));
     let moved = registry.map(|registry| registry.take(client, file, &root, &gateway.url)).transpose()?;
@@ -210,21 +210,46 @@ pub(crate) fn plan(
 }
 
 /// Returns `entry` with what the user added to `existing`, if both lead to the same place. The headers of another
-/// place are left out.
-fn with_additions(existing: &Json, entry: &Json) -> Json {
+/// place are left out, and what an earlier `connect` wrote.
+fn with_additions(client: &Client, existing: &Json, entry: &Json) -> Json {
     let (Json::Object(before), Json::Object(ours)) = (existing, entry) else { return entry.clone() };
     if target(existing) != target(entry) {
         return entry.clone();
     }
-    let added = before.iter().filter(|(name, _)| config_import::json::member(ours, name).is_none());
-    Json::Object(ours.iter().chain(added).cloned().collect())
+    let written = client.written_keys();
+    let added: Vec<_> = before.iter().filter(|(name, _)| !written.contains(&name.as_str())).collect();
+    Json::Object(merged(client, ours, &added))
+}
+
+/// Returns `ours` with the members of `added` that it lacks, also in objects that both have, such as the headers. A header that
+/// an earlier `connect` wrote is left out.
+fn merged(client: &Client, ours: &[(String, Json)], added: &[&(String, Json)]) -> Members {
+    let mut all = ours.to_vec();
+    for (name, value) in added {
+        let own = all.iter_mut().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, own)| own);
+        match (own, value) {
+            (Some(Json::Object(own)), Json::Object(added)) => {
+                *own = merged(client, own, &added.iter().collect::<Vec<_>>());
+            }
+            (Some(_), _) => {}
+            (None, Json::Object(added)) if !added.is_empty() => {
+                let left = merged(client, &[], &added.iter().collect::<Vec<_>>());
+                all.extend((!left.is_empty()).then(|| (name.clone(), Json::Object(left))));
+            }
+            (None, Json::Text(text)) if client.is_own_header(name, text) => {}
+            (None, value) => all.push((name.clone(), value.clone())),
+        }
+    }
+    all
 }
 
 /// Whether two entries have the same members, in any order.
 fn is_same(one: &Json, other: &Json) -> bool {
     let (Json::Object(one), Json::Object(other)) = (one, other) else { return one == other };
     one.len() == other.len()
-        && one.iter().all(|(name, value)| config_import::json::member(other, name) == Some(value))
+        && one.iter().all(|(name, value)| {
+            config_import::json::member(other, name).is_some_and(|other| is_same(value, other))
+        })
 }
 
 /// Reads a file that may need no change, so it need not be writable.

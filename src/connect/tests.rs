@@ -210,9 +210,16 @@ fn additions_of_the_user_stay_while_the_entry_leads_to_the_same_gateway() {
     let file = place.file(client, &entry("http://127.0.0.1:8080/mcp"));
     assert!(plan(client, &file, &gateway(), None).expect("a plan").client.is_empty());
     let keyed = plan(client, &file, &keyed(client), None).expect("a plan").client.after;
+    for part in ["SWITCHYARD_KEY", "disabled", "X-Team"] {
+        assert!(keyed.contains(part), "{keyed}");
+    }
+    let wrong = r#""type": "sse", "serverUrl": "http://127.0.0.1:8080/mcp", "disabled""#;
+    fs::write(&file, keyed.replace(r#""disabled""#, wrong)).expect("written");
+    let open = plan(client, &file, &gateway(), None).expect("a plan").client.after;
+    assert!(open.contains("X-Team") && open.contains("disabled"), "{open}");
     assert!(
-        keyed.contains("SWITCHYARD_KEY") && keyed.contains("disabled") && !keyed.contains("X-Team"),
-        "{keyed}"
+        !open.contains("SWITCHYARD_KEY") && !open.contains("sse") && !open.contains("serverUrl"),
+        "{open}"
     );
     let file = place.file(client, &entry("http://127.0.0.1:9/mcp"));
     let moved = plan(client, &file, &gateway(), None).expect("a plan").client.after;

@@ -84,9 +84,14 @@ impl Service {
     }
 
     async fn gateway(&self) -> Running {
+        self.gateway_with("").await
+    }
+
+    /// Starts a gateway with further settings of `jwt`.
+    async fn gateway_with(&self, settings: &str) -> Running {
         let yaml = format!(
             "server:\n  auth_mode: jwt\n  jwt:\n    issuer: {}\n    audience: switchyard\n    algorithm: EdDSA\n    \
-             roles_claim: realm_access.roles\n    role_map: {{mcp-users: caller}}\nmcp_servers: {{}}\n",
+             roles_claim: realm_access.roles\n    role_map: {{mcp-users: caller}}\n{settings}mcp_servers: {{}}\n",
             self.issuer
         );
         Gateway::with_config(&yaml).start().await
@@ -133,6 +138,8 @@ async fn a_service_that_is_out_of_order_at_the_start_delays_its_tokens_only() {
     assert_eq!(gateway.get("/servers").await.status, 401);
     let token = one.token(&service.issuer, one.kid);
     assert_eq!(status(&gateway, &token).await, 503);
+    let reason = "the keys of the login service are not known, or not current";
+    gateway.logs(reason, |line: &Value| line.to_string().contains(reason)).await;
     let warned =
         |line: &Value| line["message"].to_string().contains("keys of the login service cannot be fetched");
     gateway.logs("the warning", warned).await;
@@ -159,4 +166,11 @@ async fn refused_token_has_its_reason_in_the_log() {
         assert_eq!(status(&gateway, &token).await, expected, "{reason}");
         gateway.logs(reason, |line: &Value| line.to_string().contains(reason)).await;
     }
+
+    let strict = service.gateway_with("    azp: [desk]\n").await;
+    strict.logs("that the keys are fetched", fetched).await;
+    assert_eq!(status(&strict, &token(json!({"azp": "desk"}))).await, 200);
+    assert_eq!(status(&strict, &token(json!({"azp": "another"}))).await, 401);
+    let reason = "issued to a client that is not listed in `azp`";
+    strict.logs(reason, |line: &Value| line.to_string().contains(reason)).await;
 }

@@ -37,7 +37,8 @@ pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> R
 
 /// A result with what 2026-07-28 demands of one, where its server did not write it.
 fn for_modern(method: &str, result: Raw) -> Raw {
-    let kind = result.part("resultType");
+    let is_there = |name: &str| result.part(name).is_some_and(|value| !value.is_null());
+    let kind = result.part("resultType").filter(|kind| !kind.is_null());
     let is_cached = [method::RESOURCES_READ, method::SKILLS_GET].contains(&method)
         && kind.is_none_or(|kind| kind.says(COMPLETE));
     if kind.is_some() && !is_cached {
@@ -47,7 +48,7 @@ fn for_modern(method: &str, result: Raw) -> Raw {
     // Nobody said how long it lasts or whom it is for: it is stale at once, and for one only.
     let members =
         [("resultType", &kind, true), (caching::TTL, &ttl, is_cached), (caching::SCOPE, &scope, is_cached)];
-    let absent = members.iter().filter(|(name, _, is_wanted)| *is_wanted && result.part(name).is_none());
+    let absent = members.iter().filter(|(name, _, is_wanted)| *is_wanted && !is_there(name));
     let changes: Vec<(&str, Option<&Raw>)> = absent.map(|(name, value, _)| (*name, Some(*value))).collect();
     if changes.is_empty() { result } else { result.edit(&changes) }
 }

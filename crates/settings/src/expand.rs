@@ -246,14 +246,12 @@ impl Expander<'_> {
             return Some(Fault::new(message, "refer to a variable of the environment: `${NAME}`"));
         }
         match self.sources.value(name) {
-            Err(Missing::Unset) if !name.starts_with(SECRET) && !is_variable(name) => {
-                Some(odd_name(written, name))
-            }
+            Err(Missing::Unset) if is_foreign(name) => Some(foreign(reference)),
             Err(Missing::Refused(reason)) => {
-                Some(Fault::without_value(format!("`{written}` has no value"), reason))
+                Some(Fault::without_value(format!("`{}` has no value", reference.masked()), reason))
             }
             Err(Missing::NotUnicode) => {
-                let message = format!("the value of `{written}` is not UTF-8");
+                let message = format!("the value of `{}` is not UTF-8", reference.masked());
                 Some(Fault::new(message, format!("set {name} to a text")))
             }
             Err(Missing::Unset) if default.is_none() => Some(unset(written, name)),
@@ -290,6 +288,14 @@ fn mixed(found: &[Reference<'_>], has_home: bool) -> Option<Fault> {
 }
 
 impl Reference<'_> {
+    /// The reference without its default, which may be a secret.
+    fn masked(&self) -> String {
+        match self.default {
+            Some(_) => format!("${{{}:-…}}", self.name),
+            None => self.written.to_owned(),
+        }
+    }
+
     /// Whether it is a value that each caller has.
     fn is_of_callers(&self) -> bool {
         self.name.starts_with(PRINCIPAL) && self.written.ends_with('}')
@@ -308,34 +314,55 @@ impl Fault {
 
 /// The fault of a reference without a value and without a default.
 fn unset(written: &str, name: &str) -> Fault {
-    match name.strip_prefix(SECRET) {
-        Some(secret) => Fault::without_value(
+    if let Some(secret) = name.strip_prefix(SECRET) {
+        return Fault::without_value(
             format!("`{written}` is not in the vault"),
             format!("run `switchyard secret set {secret}`"),
-        ),
-        None => Fault::without_value(
-            format!("`{written}` is not set in the environment"),
-            format!("set {name}, or give a default: `${{{name}:-…}}`; `$$` is a dollar sign"),
-        ),
+        );
     }
+    // A shell reads `${NAME-default}`, where a name has no such sign.
+    let variable = name.split_once('-').map(|(variable, _)| variable).filter(|name| !name.is_empty());
+    let other = variable.map(|variable| format!("; a default of {variable} is `${{{variable}:-…}}`"));
+    let other = other.unwrap_or_default();
+    Fault::without_value(
+        format!("`{written}` is not set in the environment"),
+        format!("set {name}, or give a default: `${{{name}:-…}}`{other}; `$$` is a dollar sign"),
+    )
 }
 
-fn is_variable(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+/// Precede the name of a variable in references of other programs.
+const FOREIGN_PREFIXES: [&str; 2] = ["env:", "env."];
+
+/// Whether `name` is that of a reference of other programs, such as `${env:NAME}` and `${NAME:?text}`, or is no name at all.
+fn is_foreign(name: &str) -> bool {
+    let is_prefixed = FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let is_no_name = name.is_empty() || name.starts_with(':') || name.contains(char::is_whitespace);
+    (is_prefixed || is_no_name || name.contains(":?")) && !name.starts_with(SECRET)
 }
 
-/// The fault of a reference that other programs have, such as `${env:NAME}` and `${NAME-default}`. Its default is not
-/// used: it would hide a variable that is set.
-fn odd_name(written: &str, name: &str) -> Fault {
-    let bare = name.trim();
-    let bare = ["env:", "env."].iter().find_map(|prefix| bare.strip_prefix(prefix)).unwrap_or(bare);
-    let message = format!("`{written}` is not a reference of this file");
-    let hint = match bare.split_once('-') {
-        _ if is_variable(bare) => format!("write `${{{bare}}}`"),
-        Some((variable, default)) if is_variable(variable) => format!("write `${{{variable}:-{default}}}`"),
-        _ => "write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign".to_owned(),
+/// The fault of a foreign reference. Its default is not used: it would hide a variable that is set.
+fn foreign(reference: &Reference<'_>) -> Fault {
+    let bare = reference.name.trim();
+    let unprefixed = FOREIGN_PREFIXES.iter().find_map(|prefix| bare.strip_prefix(prefix));
+    let marks = if unprefixed.is_some() { "_-." } else { "_" };
+    let bare = unprefixed.unwrap_or(bare);
+    let end = bare.find(|c: char| !c.is_alphanumeric() && !marks.contains(c)).unwrap_or(bare.len());
+    let hint = match bare.split_at(end) {
+        ("", _) => None,
+        (variable, "") if reference.default.is_none() => Some(format!("write `${{{variable}}}`")),
+        (variable, rest) if rest.starts_with(":?") => Some(format!("write `${{{variable}}}`")),
+        (variable, rest) if rest.is_empty() || rest.starts_with('-') => {
+            Some(format!("write `${{{variable}:-…}}`"))
+        }
+        _ => None,
     };
-    Fault::new(message, hint)
+    let hint = hint.unwrap_or_else(|| "write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign".into());
+    // What follows one of these signs may be a secret.
+    let shown = match reference.name.find(['-', '?']) {
+        Some(sign) => format!("${{{}…}}", &reference.name[..=sign]),
+        None => reference.masked(),
+    };
+    Fault::without_value(format!("`{shown}` is not a reference of this file"), hint)
 }
 
 impl Sources<'_> {

@@ -81,6 +81,7 @@ fn references_become_their_values() {
         ("${NONE:-}", ""),
         ("${NONE:-http://localhost:8001}", "http://localhost:8001"),
         ("${NONE:-a:-b}", "a:-b"),
+        ("${my-var:-x}:${app.port:-8080}", "x:8080"),
         ("~", "/home/me"),
         ("~/docs", "/home/me/docs"),
         ("~other/docs", "~other/docs"),
@@ -123,12 +124,18 @@ fn a_reference_that_means_nothing_is_refused_as_written() {
         ),
         ("${A", "`${` without its `}` (hint: write `$$` for a dollar sign)"),
         ("${env:A}", "`${env:A}` is not a reference of this file (hint: write `${A}`)"),
-        ("${env.A:-x}", "`${env.A:-x}` is not a reference of this file (hint: write `${A}`)"),
+        ("${env.A:-x}", "`${env.A:-…}` is not a reference of this file (hint: write `${A:-…}`)"),
+        ("${env:my-var}", "`${env:my-…}` is not a reference of this file (hint: write `${my-var}`)"),
         ("${ A }", "`${ A }` is not a reference of this file (hint: write `${A}`)"),
-        ("${A-x y}", "`${A-x y}` is not a reference of this file (hint: write `${A:-x y}`)"),
+        ("${A-x y}", "`${A-…}` is not a reference of this file (hint: write `${A:-…}`)"),
+        ("${A:?no}", "`${A:?…}` is not a reference of this file (hint: write `${A}`)"),
         (
-            "${A:?no}",
-            "`${A:?no}` is not a reference of this file (hint: write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign)",
+            "${:-x}",
+            "`${:-…}` is not a reference of this file (hint: write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign)",
+        ),
+        (
+            "${A-b}",
+            "`${A-b}` is not set in the environment (hint: set A-b, or give a default: `${A-b:-…}`; a default of A is `${A:-…}`; `$$` is a dollar sign)",
         ),
         (
             "${}",
@@ -148,6 +155,15 @@ fn a_reference_that_means_nothing_is_refused_as_written() {
         assert_eq!(expanded(text), Err(vec![expected.to_owned()]), "{text}");
     }
     assert_eq!(expanded("$ONE ${A} ${TWO}").expect_err("two are not set").len(), 2);
+}
+
+#[test]
+fn foreign_reference_lacks_its_value_as_one_that_is_not_set() {
+    for text in ["${NONE}", "${env:NONE}", "${env:NONE:-x}", "${NONE:?no}"] {
+        let (problems, mut node) = (Problems::default(), Node::from(Value::Text(Text::literal(text))));
+        expand(&mut node, &sources(), &problems);
+        assert!(problems.sorted()[0].lacks_value, "{text}");
+    }
 }
 
 #[test]
@@ -207,7 +223,7 @@ fn a_secret_that_is_not_there_is_a_problem_that_says_how_to_set_it() {
         ("${secret:NONE}", "`${secret:NONE}` is not in the vault (hint: run `switchyard secret set NONE`)"),
         ("${secret:BROKEN}", "`${secret:BROKEN}` has no value (hint: the vault is damaged)"),
         // A vault that cannot be read is no reason for a default.
-        ("${secret:BROKEN:-x}", "`${secret:BROKEN:-x}` has no value (hint: the vault is damaged)"),
+        ("${secret:BROKEN:-x}", "`${secret:BROKEN:-…}` has no value (hint: the vault is damaged)"),
     ] {
         assert_eq!(expanded(text), Err(vec![expected.to_owned()]), "{text}");
     }

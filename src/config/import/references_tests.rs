@@ -27,7 +27,7 @@ fn references_of_every_client_become_ours() {
         ("${workspaceFolder:web}${config:http.proxy}", "${WORKSPACE_FOLDER_WEB}${CONFIG_HTTP_PROXY}"),
         ("${userHome}/x", "${HOME}/x"),
         ("${A:-a$b}", "${A}"),
-        ("${A:-${B}}", "${A}}"),
+        ("${A:-${B}}", "${A}"),
         ("a$ $b $$ ${} ${x-y} ${#n[@]} ${ ${A}", "a$$ $$b $$$$ $${} $${x-y} $${#n[@]} $${ $${A}"),
         ("$${A} ${", "$$${A} $${"),
         ("Bearer $A_KEY", "Bearer ${A_KEY}"),

@@ -10,6 +10,7 @@ mod rows;
 use std::path::{Path, PathBuf};
 
 use super::document::{ServersPlace, Syntax};
+use crate::config::import::ownership::URL_KEYS;
 use crate::config::import::times::TimeoutUnit;
 pub(crate) use rows::CLIENTS;
 
@@ -195,6 +196,30 @@ impl Client {
                 paths.iter().find(|path| path.exists()).or(paths.first()).cloned()
             }
         }
+    }
+
+    /// The members that `connect` can write into an entry, or that would lead it elsewhere. Not that of the headers, which the
+    /// user may have too.
+    pub(super) fn written_keys(&self) -> Vec<&'static str> {
+        let names = |constants: Constants| constants.iter().map(|(name, _)| *name);
+        let mut keys: Vec<_> = names(self.stdio.before).chain(names(self.stdio.after)).collect();
+        keys.extend(URL_KEYS.into_iter().chain(["type", self.stdio.command]).chain(self.stdio.args));
+        if let Some(http) = &self.http {
+            keys.extend(names(http.before).chain(names(http.after)));
+        }
+        if let Reference::Members(members) = self.reference {
+            keys.extend(names(members));
+        }
+        keys
+    }
+
+    /// Whether it is a header that `connect` writes.
+    pub(super) fn is_own_header(&self, name: &str, text: &str) -> bool {
+        let Reference::Between(before, after) = self.reference else { return false };
+        let reference = text.strip_prefix("Bearer ").and_then(|text| text.strip_prefix(before));
+        let variable = reference.and_then(|text| text.strip_suffix(after));
+        let is_variable = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        name.eq_ignore_ascii_case("Authorization") && variable.is_some_and(is_variable)
     }
 
     pub(super) const fn place(&self) -> ServersPlace {

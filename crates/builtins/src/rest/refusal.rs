@@ -63,7 +63,8 @@ pub(super) async fn of(response: Response, secrets: &[SecretString], origin: &Ar
 /// Returns the error of a `body` with a status of success that is not the JSON that was expected. Some services send their
 /// errors so.
 pub(super) fn of_success(body: &[u8], error: &serde_json::Error, secrets: &[SecretString]) -> Error {
-    let said = error_text(body).map(|text| Cleaner::new(secrets).line(text)).filter(|text| !text.is_empty());
+    let read = Some(body).filter(|body| body.len() <= MOST_BYTES).and_then(error_text);
+    let said = read.map(|text| Cleaner::new(secrets).line(text)).filter(|text| !text.is_empty());
     match said {
         Some(said) => {
             Error::Malformed { reason: format!("it is an error with the status of a success: {said}") }

@@ -55,6 +55,7 @@ fn a_modern_client_gets_what_its_revision_demands() {
         ),
         (method::RESOURCES_READ, r#"{"resultType":"input_required"}"#, r#"{"resultType":"input_required"}"#),
         (method::PROMPTS_GET, "{}", r#"{"resultType":"complete"}"#),
+        (method::PROMPTS_GET, r#"{"resultType":null}"#, r#"{"resultType":"complete"}"#),
     ] {
         let converted = converted(Era::Legacy, Era::Modern, method, before).expect("a result");
         let (converted, after) = (raw(&converted), raw(after));

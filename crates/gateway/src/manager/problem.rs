@@ -296,7 +296,8 @@ fn hint_of_state(server: &str, state: &str) -> Cow<'static, str> {
 
 const fn hint_of_status(status: u16) -> &'static str {
     match status {
-        429 | 502..=504 => "try again later, after retry_after_ms where it is given",
+        429 => "try again after retry_after_ms",
+        502..=504 => "try again later, after retry_after_ms where it is given",
         401 | 403 => "check which credentials the gateway was given for it, and what they allow",
         404 | 410 => "check the name or the id: what is asked for is not there",
         400..=499 => "change what is asked; `detail` has what it says of it",

@@ -34,7 +34,7 @@ pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>)
     }
     let (answer, subscription) = gateway.subscription(caller, mailbox, &uri).await?;
     mailbox.subscribe(uri, subscription).map_err(|_| too_many())?;
-    Ok(answer)
+    Ok(if answer.is_object() { answer } else { Raw::empty_object() })
 }
 
 /// Handles `resources/unsubscribe`. Without a subscription it has no effect.

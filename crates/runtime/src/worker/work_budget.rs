@@ -58,7 +58,7 @@ impl WorkBudget {
         if !self.may_be_spent() || !self.ends_at(Instant::now()) {
             return Poll::Ready(());
         }
-        // The runtime wakes it after it has checked for events. The waker itself may be suppressed here (`waker`).
+        // The runtime wakes it after it has checked for events. The waker itself may be suppressed here (`poll_clock`).
         pin!(yield_now()).poll(context)
     }
 
