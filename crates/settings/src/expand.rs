@@ -357,7 +357,7 @@ fn foreign(reference: &Reference<'_>) -> Fault {
         _ => None,
     };
     let hint = hint.unwrap_or_else(|| "write `${NAME}` or `${NAME:-default}`; `$$` is a dollar sign".into());
-    // What follows one of these signs may be a secret.
+    // A secret may follow one of these signs.
     let shown = match reference.name.find(['-', '?']) {
         Some(sign) => format!("${{{}…}}", &reference.name[..=sign]),
         None => reference.masked(),
