@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use json::{Raw, raw};
 use libfuzzer_sys::fuzz_target;
-use protocol::{Era, Message, meta};
 use protocol::meta::Sender;
+use protocol::{Era, Message, meta};
 use serde_json::value::RawValue;
 
 // RULES G1

@@ -138,7 +138,7 @@ fn sets_base(node: &Raw) -> bool {
 /// The changes that clients of the legacy revisions need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LegacyForm {
-    /// Its `outputSchema` is wrapped, and so are its results (see [`output_schema`]).
+    /// Its `outputSchema` is wrapped, and so are its results (see [`wrap_result`]).
     pub wraps_output: bool,
     /// A property whose schema is `true` or `false` gets the same schema as an object: `{}` or `{"not": {}}`.
     pub replaces_booleans: bool,

@@ -44,7 +44,7 @@ pub enum State {
     Disconnected,
     /// Disabled in the configuration.
     Disabled,
-    /// Its entry in the configuration file cannot be used. No [`Upstream`](super::Upstream) has this state.
+    /// Its entry in the configuration file cannot be used. No [`Upstream`] has this state.
     NotConfigured,
 }
 
