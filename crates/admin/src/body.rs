@@ -17,7 +17,7 @@ use super::problem::Problem;
 use json::{Raw, raw};
 use net::http::has_content_coding;
 use protocol::ErrorCode;
-use protocol::error_code::JsonObject;
+use protocol::JsonObject;
 use protocol::message::MAX_DEPTH;
 use protocol::problem::FieldError;
 use settings::nearest;

@@ -37,7 +37,7 @@ use gateway::manager::CallResponse;
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::error_code::JsonObject;
+use protocol::JsonObject;
 use protocol::{Accept, ErrorCode, Notification, meta, method};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use gateway::manager::{Change, MovedTool, ServerStatus};
 use json::Raw;
-use protocol::error_code::JsonObject;
+use protocol::JsonObject;
 
 /// Limit of changes of one server that are shown; `changed_tool_count` counts all.
 const SHOWN: usize = 100;

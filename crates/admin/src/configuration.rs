@@ -21,7 +21,7 @@ use super::{Api, Options, json};
 use gateway::manager::{Applied, NotConfigured};
 use json::Raw;
 use protocol::ErrorCode;
-use protocol::error_code::JsonObject;
+use protocol::JsonObject;
 
 /// Returns the configuration in effect.
 pub type Configuration = Arc<dyn Fn() -> Loaded + Send + Sync>;

@@ -24,7 +24,7 @@ use protocol::problem::FieldError;
 use protocol::{ErrorCode, ErrorObject};
 use runtime::memory::{self, Account, ChargeKind};
 use runtime::telemetry::audit::Full;
-use runtime::telemetry::limit::FAILURES;
+use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, panics, untrusted, untrusted_if_any};
 
 /// The media type of a problem document.

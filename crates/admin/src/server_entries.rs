@@ -25,7 +25,7 @@ use super::{Api, Options, json};
 use auth::Principal;
 use json::Raw;
 use protocol::ErrorCode;
-use protocol::error_code::JsonObject;
+use protocol::JsonObject;
 
 /// The most headers of a server.
 const MAX_HEADERS: usize = 64;

@@ -36,7 +36,7 @@ use crate::token_cache::TokenDigest;
 use json::Raw;
 use net::http::{Client, DialPolicy, Network, RequestBuilder, ResponseLimits};
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::limit::Pace;
+use runtime::telemetry::pace::Pace;
 use settings::{Setting, settings};
 
 /// Limits of one answer.

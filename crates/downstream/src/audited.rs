@@ -13,7 +13,7 @@ use gateway::manager::ItemKind;
 use gateway::{Caller, Gateway};
 use protocol::{Problem, Request, method};
 use runtime::telemetry::audit::{self, Actor, AuditRecord, Full, Subject};
-use runtime::telemetry::limit::FAILURES;
+use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
 use upstream::ResponseBody;
 

@@ -44,7 +44,7 @@ use auth::{Action, Denied, Principal, Reason, Role};
 use authorization::Access;
 use gateway::manager::Scope;
 use runtime::telemetry::limit::Limit;
-use runtime::telemetry::{RequestId, limit, panics, untrusted};
+use runtime::telemetry::{RequestId, pace, panics, untrusted};
 use runtime::worker::{now, until};
 
 /// How long a handler runs before the credential is checked for revocation. The check takes a lock, and most
@@ -266,7 +266,7 @@ impl ServiceParts {
 /// Logs a refused request, unless this code was logged too often. Any client can cause this line, so it is
 /// rate-limited.
 fn log_refused(refusal: &Refusal, line: &Line, id: RequestId) {
-    let Some(suppressed) = limit::refusal(refusal.code().as_str()) else { return };
+    let Some(suppressed) = pace::refusal(refusal.code().as_str()) else { return };
     let (method, path) = (untrusted(line.method.as_str()), untrusted(line.uri.path()));
     let reason: &dyn std::fmt::Display = match refusal {
         Refusal::Denied(denied) => denied,

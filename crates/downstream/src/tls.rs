@@ -47,7 +47,7 @@ use super::listening_sockets::SocketCounts;
 use super::moving_socket::MovingSocket;
 use auth::{Principal, Role};
 use runtime::regular_file;
-use runtime::telemetry::limit;
+use runtime::telemetry::{limit, pace};
 use settings::{FromSetting, Setting, settings};
 
 /// How often the files are compared with those in use.
@@ -376,7 +376,7 @@ impl Handshakes {
         self.counts.count_failed_handshake();
         if error.kind() == ErrorKind::UnexpectedEof || error.kind() == ErrorKind::ConnectionReset {
             tracing::debug!(%error, "a TLS handshake failed");
-        } else if let Some(suppressed) = limit::refusal("tls_handshake") {
+        } else if let Some(suppressed) = pace::refusal("tls_handshake") {
             let suppressed = (suppressed > 0).then_some(suppressed);
             tracing::info!(%error, suppressed, "a TLS handshake failed");
         }

@@ -3,8 +3,7 @@
 //! A `Problem` begins with the row of its code, so JSON-RPC errors, problem documents and failed results of `/call` agree.
 //! The enumerations of the `OpenAPI` document, `docs/errors.md` and the page at `/docs/errors` are made from it too.
 //!
-//! Invariants: a released code never changes its meaning, because programs decide by it. All JSON objects that pass through
-//! the API have one schema with a name, so that a generated client has one type for them.
+//! Invariants: a released code never changes its meaning, because programs decide by it.
 //!
 //! This module does not say which failure has which code; each layer maps its own failures.
 
@@ -15,7 +14,6 @@ use std::fmt;
 
 use http::StatusCode;
 use serde::{Serialize, Serializer};
-use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -258,25 +256,6 @@ impl PartialSchema for CallCode {
 impl ToSchema for CallCode {
     fn name() -> Cow<'static, str> {
         "CallCode".into()
-    }
-}
-
-/// Schema of an object of which the API defines no member.
-#[derive(Debug)]
-pub struct JsonObject;
-
-impl PartialSchema for JsonObject {
-    fn schema() -> RefOr<Schema> {
-        let free = AdditionalProperties::FreeForm(true);
-        let says = "A JSON object as somebody else wrote it, such as a server or a client of MCP.";
-        let schema = ObjectBuilder::new().schema_type(Type::Object).description(Some(says));
-        schema.additional_properties(Some(free)).build().into()
-    }
-}
-
-impl ToSchema for JsonObject {
-    fn name() -> Cow<'static, str> {
-        "JsonObject".into()
     }
 }
 

@@ -15,7 +15,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::error_code::{ErrorCode, ErrorKind, JsonObject, Numbers};
+use crate::error_code::{ErrorCode, ErrorKind, Numbers};
+use crate::json_object::JsonObject;
 use crate::sanitize;
 use json::Raw;
 

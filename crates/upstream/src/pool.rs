@@ -15,6 +15,7 @@ mod dialects;
 mod group;
 mod lifetime;
 mod private;
+mod verbosity;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -34,7 +34,7 @@ use json::envelope_stream::{self, EnvelopeEdit};
 use json::{Fault, Raw};
 use protocol::Reply;
 use runtime::memory::{self, Account, Charge, ChargeKind, SMALL};
-use runtime::telemetry::limit::FAILURES;
+use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted};
 use runtime::worker::WorkBudget;
 

@@ -35,7 +35,7 @@ use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::method;
 use protocol::sanitize::shown;
-use runtime::telemetry::limit::Pace;
+use runtime::telemetry::pace::Pace;
 
 /// Most requests to subscribe at a time.
 const AT_A_TIME: usize = 8;

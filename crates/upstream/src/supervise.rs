@@ -29,7 +29,7 @@ use super::status::{Phase, STABLE, State};
 use super::supervisor_messages::{Change, Command, OfferReply, Update};
 use super::{COMMAND_RETRY_IN, Upstream, discover};
 use protocol::feature::Lists;
-use runtime::telemetry::limit::Pace;
+use runtime::telemetry::pace::Pace;
 
 /// Change notifications within this time count as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);

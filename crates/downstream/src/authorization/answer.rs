@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use authorization::Error;
-use runtime::telemetry::{RequestId, limit};
+use runtime::telemetry::{RequestId, pace};
 
 /// The media type of answers, and of the bodies of registrations.
 pub(super) const JSON: &str = "application/json";
@@ -71,7 +71,7 @@ pub(super) async fn method_not_allowed() -> Response {
 /// Logs a refused request, unless this error was logged too often.
 pub(super) fn log_refused(error: &Error, id: RequestId) {
     let code = error.code.as_str();
-    if let Some(suppressed) = limit::refusal(code) {
+    if let Some(suppressed) = pace::refusal(code) {
         let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::info!(request_id = %id, code, reason = %error.description, suppressed, "the authorization server refused a request");
     }

@@ -5,20 +5,12 @@
 //! and `Host` is a loopback name. A page of another site cannot have such a name (DNS rebinding). A login that all principals
 //! share needs a superuser, and a login of one principal a caller. The decision is `auth`'s, and a refusal is in the audit log.
 //!
-//! `/oauth/client.json` describes Switchyard to login services that fetch the description of a client by its id. It has
-//! configured values only. There is none unless `server.public_url` is HTTPS, because a login service fetches it over HTTPS and
-//! compares its URL with `client_id`.
-//!
 //! Not here: what the pages say (`messages`).
-//!
-//! Source: the draft OAuth Client ID Metadata Document, sections 3 and 4.
 
 use std::sync::Arc;
 
 use axum::body::to_bytes;
-use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::extract::Request;
 use http::{HeaderMap, HeaderValue, Method};
 use secrecy::ExposeSecret;
 
@@ -28,8 +20,7 @@ use crate::Config;
 use crate::authority::host_of;
 use crate::browser::access::BrowserAccess;
 pub(super) use crate::browser::access::SESSION;
-use crate::browser::form;
-use crate::browser::form::Fields;
+use crate::browser::form::{self, Fields};
 use crate::browser::html::Page;
 use crate::browser::sessions::{BrowserSession, BrowserSessions, Cookies, NewSession, SameSite};
 use crate::client_address::ClientAddress;
@@ -37,7 +28,6 @@ use crate::guard::{Guard, MAX_FORM};
 use auth::Principal;
 use gateway::login_links::{LoginContext, is_loopback};
 use gateway::logins::Per;
-use json::Raw;
 use runtime::telemetry::audit::{Actor, Subject};
 use runtime::telemetry::{RequestId, audit};
 
@@ -179,21 +169,4 @@ pub(super) fn check(per: Per, session: &BrowserSession, visit: &Visit) -> Result
 pub(crate) fn who(session: &BrowserSession, id: RequestId) -> Actor<'_> {
     let principal = session.principal();
     Actor { principal: principal.id(), role: principal.role().as_str(), request: Some(id) }
-}
-
-/// How long a login service may cache the document: a restart may change `public_url`.
-const LASTS: HeaderValue = HeaderValue::from_static("public, max-age=300");
-
-/// Shows the document.
-pub(super) async fn show(State(pages): State<Arc<Pages>>) -> Response {
-    let links = &pages.logins.links;
-    let own = links.own_client(None).filter(|_| links.has_client_metadata()).zip(links.base(None));
-    let Some((own, base)) = own else { return messages::no_client_metadata().into_response() };
-    let Some(client_id) = &own.client_metadata_url else {
-        return messages::no_client_metadata().into_response();
-    };
-    let mut document = own.document(client_id);
-    document["client_uri"] = base.into();
-    let kind = HeaderValue::from_static("application/json");
-    ([(CONTENT_TYPE, kind), (CACHE_CONTROL, LASTS)], Raw::of(&document).bytes().clone()).into_response()
 }

@@ -17,6 +17,7 @@
 //! Source: RFC 6749, section 10.12; RFC 9700, sections 2.1 and 4.7; the pages "elicitation" and "authorization" of MCP.
 
 mod callback;
+mod client_metadata;
 mod context;
 mod dashboard_session;
 mod destination;
@@ -35,11 +36,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 pub use self::context::Pages;
-pub(crate) use self::context::Visit;
+pub(crate) use self::context::{Visit, who};
 pub(crate) use self::destination::{Destination, form_target};
 pub(crate) use self::messages::method_not_allowed;
 pub(crate) use self::sign_in::with_form;
-pub(crate) use crate::login::context::who;
 
 impl Pages {
     /// Returns the routes. `guard` accepts them without a credential. All are below `/oauth/`, except the one that tells
@@ -52,7 +52,7 @@ impl Pages {
             .route("/oauth/login", axum::routing::post(send_login))
             .route(people::CALLBACK, get(show_login_callback))
             .route("/oauth/sign-out", axum::routing::post(send_sign_out))
-            .route("/oauth/client.json", get(context::show));
+            .route("/oauth/client.json", get(client_metadata::show));
         let pages = pages.method_not_allowed_fallback(method_not_allowed);
         pages.route("/ui/session", get(dashboard_session::show)).with_state(self)
     }

@@ -28,7 +28,7 @@ use super::{messages, sign_in};
 use crate::browser::html::{Page, see_other};
 use crate::browser::sessions::{SameSite, random};
 use oauth::{AuthorizationResponse, Error, SignInError};
-use runtime::telemetry::{audit, limit};
+use runtime::telemetry::{audit, pace};
 
 /// The path to which the login service sends the browser back.
 pub(super) const CALLBACK: &str = "/oauth/login-callback";
@@ -144,7 +144,7 @@ fn failed(
     };
     let code = outcome(error);
     // Any visitor can cause this line, so it is rate-limited.
-    if let Some(suppressed) = limit::refusal(code) {
+    if let Some(suppressed) = pace::refusal(code) {
         let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::warn!(request_id = %visit.id, code, reason = %error, suppressed, "nobody was signed in by the login service");
     }

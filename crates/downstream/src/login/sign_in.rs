@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use auth::Denied;
 use runtime::telemetry::audit::{self, Actor, Full};
 use runtime::telemetry::limit::Limit;
-use runtime::telemetry::{RequestId, limit};
+use runtime::telemetry::{RequestId, pace};
 
 /// The purpose of the cookie that repeats the token of the form.
 const FORM: &str = "sign-in";
@@ -140,7 +140,7 @@ fn log_refused(denied: Denied, id: RequestId) {
         Limit::KeyChecks.met(());
     }
     let code = Refusal::Denied(denied).code().as_str();
-    if let Some(suppressed) = limit::refusal(code) {
+    if let Some(suppressed) = pace::refusal(code) {
         let suppressed = (suppressed > 0).then_some(suppressed);
         tracing::info!(request_id = %id, code, reason = %denied, suppressed, "sign-in refused");
     }

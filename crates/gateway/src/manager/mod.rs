@@ -13,6 +13,7 @@ mod client_snapshots;
 pub mod config;
 mod error;
 mod headers;
+mod health_check;
 pub mod history;
 mod history_config;
 mod instructions;
@@ -35,6 +36,7 @@ mod routing;
 mod selection;
 mod server_status;
 mod snapshot;
+mod stepped_charge;
 mod tool_arguments;
 mod tool_change;
 mod trust;
@@ -109,7 +111,7 @@ pub struct Manager {
     applying: Mutex<()>,
     /// Writes what servers offered, if there is a folder for it.
     writer: Option<Arc<Writer>>,
-    rounds: server_status::Rounds,
+    rounds: health_check::Rounds,
     limits: CallerLimits,
     own_changes: OwnChanges,
 }
@@ -190,7 +192,7 @@ impl Manager {
             orders,
             applying: Mutex::default(),
             writer,
-            rounds: server_status::Rounds::default(),
+            rounds: health_check::Rounds::default(),
             limits,
             own_changes: OwnChanges::default(),
         })

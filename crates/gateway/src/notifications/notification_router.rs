@@ -15,7 +15,7 @@ use super::pending::PendingNotifications;
 use crate::manager::ServerNotice;
 use json::Raw;
 use protocol::{Notification, elicitation, meta, method, uri};
-use runtime::telemetry::limit::Pace;
+use runtime::telemetry::pace::Pace;
 use upstream::{Affinity, Watching};
 
 /// Limit of parent URIs that are searched for subscriptions.

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::limit;
 use super::limit::Limit;
+use super::pace;
 use crate::fair_shares::FairShares;
 use crate::private_file;
 use protocol::visible::is_visible;
@@ -266,7 +266,7 @@ impl LogQueue {
                 self.finish(&line, is_written);
                 summary_at.get_or_insert_with(|| Instant::now() + SUMMARY);
             } else {
-                limit::summarize();
+                pace::summarize();
                 summary_at = None;
             }
         }

@@ -25,6 +25,7 @@ pub mod durations;
 pub mod limit;
 mod log_queue;
 pub mod metrics;
+pub mod pace;
 pub mod panics;
 mod pretty;
 pub mod process;

@@ -13,7 +13,8 @@ use super::http::{Head, HttpClient};
 use crate::connection::Closing;
 use crate::error::Error;
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::limit::{Limit, Pace};
+use runtime::telemetry::limit::Limit;
+use runtime::telemetry::pace::Pace;
 
 /// The most messages that are sent in the background at a time.
 const AT_A_TIME: u32 = 32;

@@ -32,7 +32,8 @@ use protocol::{
 };
 use runtime::memory::{self, Account, ChargeKind};
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::limit::{Limit, Pace};
+use runtime::telemetry::limit::Limit;
+use runtime::telemetry::pace::Pace;
 
 /// The most open server requests of one connection.
 const MAX_OPEN: usize = 256;

@@ -27,7 +27,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::live_events::{SteppedCharge, ToolCall};
+use super::live_events::ToolCall;
+use super::stepped_charge::SteppedCharge;
 use files::Files;
 use ring::Ring;
 use runtime::fair_shares::FairShares;

@@ -1,4 +1,4 @@
-//! The events themselves, and the memory they need.
+//! The events themselves, and how much memory each holds.
 //!
 //! Not here: keeping them (`live_events`), their form for watchers (`admin::events`).
 
@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use protocol::ErrorCode;
-use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::RequestId;
 use upstream::{EndedAttempts, breaker};
 
@@ -214,43 +213,5 @@ impl EventContent {
             }
             Self::Action { principal, outcome, .. } => principal.len() + outcome.len(),
         }
-    }
-}
-
-/// The size of a step.
-const STEP: usize = 64 * 1024;
-
-/// A charge that changes in steps.
-///
-/// Invariant: it changes in steps, so few records ask the memory budget.
-#[derive(Debug)]
-pub(crate) struct SteppedCharge {
-    charge: Charge,
-    charged: usize,
-}
-
-impl SteppedCharge {
-    pub(crate) fn new() -> Self {
-        Self::of(Charge::open(Account::LiveEvents, ChargeKind::Notice))
-    }
-
-    /// Changes `charge`, which is empty.
-    pub(crate) const fn of(charge: Charge) -> Self {
-        Self { charge, charged: 0 }
-    }
-
-    /// Whether the budget has room for so many bytes, which it then holds.
-    pub(crate) fn covers(&mut self, bytes: usize) -> bool {
-        bytes <= self.charged || {
-            let needed = bytes.next_multiple_of(STEP);
-            let has_room = self.charge.resize(needed).is_ok();
-            self.charged = if has_room { needed } else { self.charged };
-            has_room
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.charge.clear();
-        self.charged = 0;
     }
 }

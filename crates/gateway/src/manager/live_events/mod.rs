@@ -20,11 +20,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::snapshot::{Server, Snapshot};
+use super::stepped_charge::SteppedCharge;
 use json::Raw;
 use runtime::telemetry::{RequestId, untrusted};
 
 pub use call_text::{CallText, date};
-pub(super) use event::SteppedCharge;
 pub use event::{CallEnd, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames, ToolCall};
 
 /// Most bytes of events that are kept for all watchers together.

@@ -31,7 +31,7 @@ use net::lines::{Line, Lines};
 use protocol::{Message, ParseError};
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::limit::Pace;
+use runtime::telemetry::pace::Pace;
 use runtime::worker::{self, Runtimes, WorkBudget};
 
 /// The room for one read. A pipe holds 64 KiB.

@@ -19,7 +19,7 @@ use crate::connection::Starting;
 use crate::secrets::Secrets;
 use net::lines::{Line, Lines};
 use protocol::sanitize::shown;
-use runtime::telemetry::limit::Pace;
+use runtime::telemetry::pace::Pace;
 use runtime::worker::WorkBudget;
 
 /// The most bytes of one line. A longer line is not shown.
