@@ -8,8 +8,6 @@
 Invariant: a page is in the site when docs/README.md links to it, or a page that is linked there.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -34,7 +34,3 @@ class Budget(unittest.TestCase):
         budgets = budget.json.loads(budget.BUDGET.read_text())
         self.assertEqual([name.split('"')[0] for name in names], list(budgets["instructions_per_call"]))
         self.assertEqual(list(budgets["bare_hop"]), budget.BARE)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -146,7 +146,3 @@ class Inventory(unittest.TestCase):
         units = {unit.name for unit in root.joinpath("deploy").glob("switchyard.s*")}
         self.assertEqual(len(units), 2)
         self.assertLessEqual(units, names)
-
-
-if __name__ == "__main__":
-    unittest.main()

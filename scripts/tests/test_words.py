@@ -148,7 +148,3 @@ class Subjects(unittest.TestCase):
             for where, subjects in [(origin, ["two", "one"]), (clone, ["three"]), (shallow, ["two"])]:
                 with unittest.mock.patch.object(words, "ROOT", where):
                     self.assertEqual(words.subjects(), subjects, where)
-
-
-if __name__ == "__main__":
-    unittest.main()

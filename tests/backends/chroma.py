@@ -1,8 +1,6 @@
 """Chroma behind the gateway: the documentation is added and searched, changed and deleted, and Chroma is killed. What is left
 in Chroma is looked at past the gateway. Each function of `CHECKS` is one check."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The handbook with its vectors in memory and at a real Chroma (`store: chroma`): what it finds, and what is kept over restarts
 and changes of the documents. Each function of `CHECKS` is one check."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """R2R behind the gateway: the whole way of a document, and tokens that end. Each function of `CHECKS` is one check."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -4,8 +4,6 @@ A step has `do`, a verb of the drivers in clients/, and mostly an `item`, the na
 `on` names the connection, `a` unless it says otherwise: a server with state is visited by two of them at a time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 Step = dict[str, Any]

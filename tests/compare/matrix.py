@@ -4,8 +4,6 @@ Every run has its own server, its own gateway and its own folder. Over HTTP and 
 sharing. For programs it says `sharing: per_session`, as its user would for those that keep state or ask for roots.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

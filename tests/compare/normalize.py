@@ -3,8 +3,6 @@
 Nothing else may be replaced here. A difference that only Switchyard makes belongs into settled.py with its reason.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ See README.md beside this file. Exit code: 0 no difference without a reason and 
 is one or a run had no result, 2 wrong arguments.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

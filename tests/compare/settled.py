@@ -1,7 +1,5 @@
 """Differences that are as they should be, each with its reason."""
 
-from __future__ import annotations
-
 from differences import Settled
 
 #: Clients of both eras at servers of both eras: they speak the modern one, directly and through Switchyard.

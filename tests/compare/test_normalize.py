@@ -1,7 +1,5 @@
 """What is replaced before the comparison, and the names of the steps: `python3 -m unittest discover tests/compare`."""
 
-from __future__ import annotations
-
 import unittest
 
 from actions import everything, filesystem, state
@@ -35,7 +33,3 @@ class Steps(unittest.TestCase):
         for steps in (everything(), filesystem("/run"), state()):
             names = [step["item"] for step in steps if "item" in step]
             self.assertEqual(len(names), len(set(names)))
-
-
-if __name__ == "__main__":
-    unittest.main()

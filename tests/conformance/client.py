@@ -5,8 +5,6 @@ Arguments: none but the URL of the suite's server, which the suite appends. From
 `SWITCHYARD_BINARY`, `SWITCHYARD_PEERS`, `SWITCHYARD_LOGS` (a folder).
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@ Arguments and environment as for `client.py`. The suite says by `MCP_CONFORMANCE
 hand. Exit code 0: the calls succeeded. A scenario where they must not is judged by the suite alone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ See README.md beside this file. Exit code: 0 no difference that counts, 1 there 
 result, 2 wrong arguments.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

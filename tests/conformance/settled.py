@@ -1,7 +1,5 @@
 """Differences that are as they should be, each with its reason. A pair is a leg and a set, an item a scenario, a path a check."""
 
-from __future__ import annotations
-
 from differences import Settled
 
 _CANNOT_ASK = (

@@ -4,8 +4,6 @@ added here, from the same files.
 Arguments: the port.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

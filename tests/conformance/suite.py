@@ -1,7 +1,5 @@
 """The conformance suite as a command: what it requires, one run of it, and the checks of that run."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What counts as a difference: `python3 -m unittest discover tests/conformance`."""
 
-from __future__ import annotations
-
 import sys
 import unittest
 from pathlib import Path
@@ -64,7 +62,3 @@ class Scores(unittest.TestCase):
         self.assertFalse(passes([]))
         self.assertFalse(passes([check("a", "SUCCESS"), check("b", "FAILURE")]))
         self.assertTrue(passes([check("a", "SUCCESS"), check("b", "SKIPPED"), check("c", "INFO")]))
-
-
-if __name__ == "__main__":
-    unittest.main()

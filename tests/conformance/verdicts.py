@@ -6,8 +6,6 @@ Scenarios of authorization have a check for each request that arrives, and a gat
 the kinds of verdicts count there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

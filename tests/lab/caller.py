@@ -3,8 +3,6 @@
 Invariant: one connection for each `Caller`, so one thread at a time uses it.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Mapping

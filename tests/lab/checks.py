@@ -1,7 +1,5 @@
 """What the suites share: suites of functions that fail, and a key for the gateway."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -8,8 +8,6 @@ A difference is settled by an entry with its reason. A `*` in a pattern stands f
 pattern of pairs that no difference needs any more fails the step, as does a difference that no entry has.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

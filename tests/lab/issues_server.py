@@ -5,8 +5,6 @@
 a person before it answers. The server needs nothing but Python, and never waits: an answer is a message like any other.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

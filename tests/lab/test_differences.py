@@ -1,7 +1,5 @@
 """The comparison itself: `python3 -m unittest discover tests/lab`."""
 
-from __future__ import annotations
-
 import unittest
 from typing import Any
 
@@ -74,7 +72,3 @@ class SettledOnes(unittest.TestCase):
         entry = Settled(("*",), ("*",), ("*",), "because", ("1", "-3*"))
         self.assertIsNone(reason("t/new", self.difference(), [entry]))
         self.assertEqual(reason("t/new", Difference("i", "p", "1", "-32602"), [entry]), "because")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,8 +3,6 @@
 The gateway trusts its certificate by `SSL_CERT_FILE`, and reaches the host as `localhost`.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import subprocess

@@ -1,8 +1,6 @@
 """The gateway as a protected server: the OAuth clients of two SDKs get a token for it from the authorization server. The
 scope of the token is the role."""
 
-from __future__ import annotations
-
 from lab import MACHINE_SECRET, NOTES, Gateway, Lab, callback, check, free_port, registry
 
 

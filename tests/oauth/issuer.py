@@ -1,7 +1,5 @@
 """The gateway as an authorization server: the program, and people with keys."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

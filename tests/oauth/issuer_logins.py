@@ -1,8 +1,6 @@
 """Logins at the gateway as an authorization server: the clients of two SDKs, Claude Code, the conformance suite, and people
 of a login service. Each function of `CHECKS` is one check."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """How people log in, and how long that lasts: REST, and elicitation by the client of an SDK. Each function is one check."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 from lab import HERE, NOTES, Browser, Caller, Gateway, Lab, check, free_port, start_listening, text_of, until

@@ -7,8 +7,6 @@ provider in memory, `sdk` the server of the SDK with the same provider, and `git
 not reached: its two pages are served here, and its API is answered in this process.
 """
 
-from __future__ import annotations
-
 import sys
 
 import httpx2

@@ -5,8 +5,6 @@
 It is at http://127.0.0.1:PORT/mcp, publishes RFC 9728 metadata, and accepts access tokens (JWT) of ISSUER for itself.
 """
 
-from __future__ import annotations
-
 import sys
 
 from fastmcp import FastMCP

@@ -1,7 +1,5 @@
 """A reverse proxy that serves the gateway below a path prefix, by the rules that `docs/security/authorization-server.md` gives."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 from collections.abc import Iterator

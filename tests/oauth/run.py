@@ -5,8 +5,6 @@ See README.md beside this file. Exit code: 0 every check holds, 1 one does not, 
 arguments.
 """
 
-from __future__ import annotations
-
 import sys
 
 import inbound

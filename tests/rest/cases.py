@@ -3,8 +3,6 @@
 `SWITCHYARD_CASES` is the number of cases for each operation in the phase of random data.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Clients in two languages, generated from the document, type-checked, and run against gateways."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What schemathesis does beyond its own checks: it uses names that exist, and looks at the codes of failures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import schemathesis

@@ -3,8 +3,6 @@
 Invariant: everything listens on loopback and ends with its `with` block, as in `tests/lab/programs.py`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a person types, and what the screens must show."""
 
-from __future__ import annotations
-
 import json
 import re
 

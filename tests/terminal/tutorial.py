@@ -1,7 +1,5 @@
 """The tutorial, typed as it is written, with servers of `scripts/peers`; and the session of which the documentation has a cast."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

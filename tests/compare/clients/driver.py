@@ -5,8 +5,6 @@ their names for each request; everything else is here. The TypeScript twin is dr
 changes there. The driver judges nothing: run.py compares what two runs printed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -8,8 +8,6 @@ of the person is in `BROWSER_PASSWORD`. `steps` are `call` (the default), `refre
 `revoke`. Prints one JSON line: the text of the tool, the names of all tools, the URLs opened, and the tokens.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

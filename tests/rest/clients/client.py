@@ -5,8 +5,6 @@ authentication. `mypy --strict` checks this file together with the client. Event
 generator makes no reader of them; their data has generated types.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Generator, Mapping
