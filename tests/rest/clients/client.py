@@ -1,19 +1,17 @@
-"""Uses the generated Python client as a program would: typed answers, typed problems, pages, streams.
+"""Uses the generated Python client as a program would: typed answers, typed problems, pages.
 
 `client.py BASE CALLER_KEY ADMIN_KEY` ends with a line that names what it did. Keys are empty at a gateway without
-authentication. `mypy --strict` checks this file together with the client. Event streams are read by hand, because the
-generator makes no reader of them; their data has generated types.
+authentication. `mypy --strict` checks this file together with the client. The generator makes no reader of event streams, so they are
+read by the client in TypeScript.
 """
 
-import json
 import sys
-from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 import httpx
 from switchyard_client import AuthenticatedClient, Client
 from switchyard_client.api.circuit_breakers import list_circuit_breakers, reset_circuit_breaker
-from switchyard_client.api.gateway import get_configuration, health, live, metrics, ready, reload, watch_events
+from switchyard_client.api.gateway import get_configuration, health, live, metrics, ready, reload
 from switchyard_client.api.resources_and_prompts import (
     get_prompt, list_prompts, list_resource_templates, list_resources, read_resource,
 )  # fmt: skip
@@ -21,11 +19,10 @@ from switchyard_client.api.servers import (
     approve_tools, disable_server, enable_server, get_login, get_server, list_servers, log_in, reconnect_server,
     server_health,
 )  # fmt: skip
-from switchyard_client.api.tools import answer_question, call_tool, list_server_tools, list_tools
+from switchyard_client.api.tools import call_tool, list_server_tools, list_tools
 from switchyard_client.models import (
-    BreakerState, CallAnswer, CallCode, CallEndedEvent, CallEvent, CallOutcome, CallRequest, CircuitBreaker,
-    CircuitBreakerList, Code, Health, JsonObject, LoadedConfiguration, LoginLink, MessageEvent, OfferList, Overall, Probe,
-    ProbeStatus, Problem, ProgressEvent, PromptRequest, QuestionAnswer, QuestionEvent, QuestionKind, ReadAnswer,
+    BreakerState, CallAnswer, CallCode, CallRequest, CircuitBreaker, CircuitBreakerList, Code, Health, JsonObject,
+    LoadedConfiguration, LoginLink, OfferList, Overall, Probe, ProbeStatus, Problem, PromptRequest, ReadAnswer,
     ReadRequest, Reloaded, Server, ServerList, ServerState, ToolList, TransportName,
 )  # fmt: skip
 from switchyard_client.types import UNSET, Response, Unset
@@ -51,20 +48,6 @@ def problem(response: Response[Any], status: int, code: Code) -> Problem:
 
 def request(tool: str, server: str = "issues", **arguments: Any) -> CallRequest:
     return CallRequest(tool=tool, server=server, arguments=JsonObject.from_dict(arguments), timeout=30)
-
-
-def events(api: Api, **how: Any) -> Generator[tuple[str, Mapping[str, Any]], None, None]:
-    """The name and the data of each event of a stream, as they arrive. A comment has no name."""
-    with api.get_httpx_client().stream(**how) as response:
-        assert response.status_code == 200 and response.headers["content-type"] == "text/event-stream"
-        name = ""
-        for line in response.iter_lines():
-            if line.startswith(":"):
-                yield "", {}
-            elif line.startswith("event: "):
-                name = line.removeprefix("event: ")
-            elif line.startswith("data: "):
-                yield name, json.loads(line.removeprefix("data: "))
 
 
 def servers(api: Api) -> None:
@@ -163,44 +146,6 @@ def operations(api: Api) -> None:
     assert "switchyard_" in have(str, metrics.sync(client=api))
 
 
-def live_events(api: Api) -> None:
-    how = watch_events._get_kwargs(server="issues", kind="call_ended")
-    stream = events(api, **how)
-    assert next(stream)[0] == "", "the stream begins with a comment, which has no data"
-    call_tool.sync(client=api, body=request("create_issue", title="seen"))
-    name, data = next(stream)
-    ended = CallEndedEvent.from_dict(data)
-    assert (name, ended.tool, ended.outcome, ended.code) == ("call_ended", "create_issue", CallOutcome.OK, None), data
-    assert (ended.client, ended.attempts[0].attempt) == ("REST", 1) and ended.duration_ms > 0, data
-    stream.close()
-
-
-def streamed_call(api: Api) -> None:
-    how = call_tool._get_kwargs(body=request("book"))
-    how["headers"]["Accept"] = "text/event-stream"
-    seen: list[str] = []
-    call = ""
-    for name, data in events(api, **how):
-        seen.append(name)
-        if name == "call":
-            call = str(CallEvent.from_dict(data).call)
-        elif name == "progress":
-            assert ProgressEvent.from_dict(data).message == "asking"
-        elif name == "message":
-            assert MessageEvent.from_dict(data).logger == "issues"
-        elif name == "question":
-            question = QuestionEvent.from_dict(data)
-            assert (question.server, question.kind) == ("issues", QuestionKind.ELICITATION), question
-            assert question.request["message"] == "Where to?"
-            result = JsonObject.from_dict({"action": "accept", "content": {"city": "Oslo"}})
-            given = QuestionAnswer(id=question.id, result=result)
-            assert int(answer_question.sync_detailed(call, client=api, body=given).status_code) == 204
-            problem(answer_question.sync_detailed(call, client=api, body=given), 404, Code.NOT_FOUND)
-        elif name == "result":
-            assert CallAnswer.from_dict(data).data == "booked 1 bags to Oslo, economy", data
-    assert seen[0] == "call" and seen[-1] == "result" and {"progress", "message", "question"} <= set(seen), seen
-
-
 def public(api: Api) -> None:
     assert have(Probe, live.sync(client=api)).status == ProbeStatus.ALIVE
     assert have(Probe, ready.sync(client=api)).status == ProbeStatus.READY
@@ -230,7 +175,7 @@ def client(base: str, key: str) -> Api:
 def main() -> None:
     base, caller_key, admin_key = sys.argv[1:4]
     caller, admin = client(base, caller_key), client(base, admin_key)
-    for step in (public, servers, tools, calls, offers, streamed_call, live_events):
+    for step in (public, servers, tools, calls, offers):
         step(caller)
     for step in (breakers, operations):
         step(admin)
