@@ -62,13 +62,9 @@ impl Sealer {
         Self { first: SealingKey::of(&key), others: Vec::new() }
     }
 
-    /// A sealer whose tokens outlive the process, and are opened by every instance with the same secret. The secret
-    /// must be hard to guess: at least 32 random bytes.
-    pub fn from_secret(secret: &SecretString) -> Self {
-        Self { first: SealingKey::from_secret(secret), others: Vec::new() }
-    }
-
-    /// A sealer that seals with the first of `secrets` and opens with all of them; without any, a random sealer.
+    /// A sealer that seals with the first of `secrets` and opens with all of them; without any, a random sealer. Its
+    /// tokens outlive the process, and are opened by every instance with the same secrets. A secret must be hard to guess: at
+    /// least 32 random bytes.
     pub fn from_secrets(secrets: &[SecretString]) -> Self {
         let Some((first, others)) = secrets.split_first() else { return Self::random() };
         Self {

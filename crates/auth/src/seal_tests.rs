@@ -10,7 +10,7 @@ fn somebody(id: &str) -> Principal {
 }
 
 fn sealer() -> Sealer {
-    Sealer::from_secret(&SecretString::from("a secret of the tests, at least 32 bytes".to_owned()))
+    Sealer::from_secrets(&[SecretString::from("a secret of the tests, at least 32 bytes".to_owned())])
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Host {
 impl Authority {
     /// Parses `host`, `host:port`, `[v6]` or `[v6]:port`. A user, an empty port or a trailing dot is
     /// refused.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, Some(parse_port(port)?)),
             _ => (text, None),
@@ -123,7 +123,7 @@ pub struct Origin {
 impl Origin {
     /// Parses `scheme://host` or `scheme://host:port`. `null`, which stands for any page without its
     /// own origin, is refused.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (scheme, authority) = text.split_once("://")?;
         let is_scheme_byte = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
         if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.bytes().all(is_scheme_byte) {

@@ -55,7 +55,7 @@ pub struct Conversation {
 impl Conversation {
     /// Creates a conversation in `session`. Messages to the client go into `outgoing`, and requests run in
     /// `requests`.
-    pub fn new(
+    pub(crate) fn new(
         gateway: Gateway,
         session: Arc<Session>,
         outgoing: mpsc::Sender<Bytes>,

@@ -130,7 +130,7 @@ impl Exchange {
 
     /// Answers `request` in a task, until it is answered or `running` is cancelled. Questions go to
     /// the client of the session.
-    pub fn detached(
+    pub(crate) fn detached(
         gateway: &Gateway,
         caller: Arc<Caller>,
         (request, named): (Request, HttpRequestId),

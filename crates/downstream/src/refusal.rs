@@ -32,7 +32,7 @@ pub enum AnswerFormat {
 
 impl AnswerFormat {
     /// Chooses the form by `path`: three paths and all paths below them belong to MCP.
-    pub fn of(path: &str) -> Self {
+    pub(crate) fn of(path: &str) -> Self {
         let is_below =
             |of: &str| path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if ["/mcp", "/sse", "/messages"].into_iter().any(is_below) { Self::Mcp } else { Self::Rest }

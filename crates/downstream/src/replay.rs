@@ -83,7 +83,7 @@ struct Ended {
 impl Replay {
     /// An empty record. `questions` belongs to the session, all sessions share `retained`, `principal`
     /// pays.
-    pub fn new(questions: Arc<Questions>, retained: RetainedBytes, principal: &Arc<str>) -> Self {
+    pub(crate) fn new(questions: Arc<Questions>, retained: RetainedBytes, principal: &Arc<str>) -> Self {
         let tag = Uuid::new_v4().simple().to_string();
         let encoder = MessageEncoder::new(principal, Era::Legacy);
         Self { tag, questions, retained, encoder, table: Mutex::default() }

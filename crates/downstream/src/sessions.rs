@@ -68,7 +68,7 @@ struct State {
 
 impl Session {
     /// Returns the client, for a request whose calls carry `forwarded` on.
-    pub fn caller_of(&self, forwarded: Option<ForwardedHeaders>) -> Arc<Caller> {
+    pub(crate) fn caller_of(&self, forwarded: Option<ForwardedHeaders>) -> Arc<Caller> {
         match forwarded {
             None => Arc::clone(&self.caller),
             forwarded => Arc::new(Caller::clone(&self.caller).forwarding(forwarded)),
@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// A session outside any table, for a pipe.
-    pub fn alone(caller: Caller) -> Arc<Self> {
+    pub(crate) fn alone(caller: Caller) -> Arc<Self> {
         let session = Arc::new(Self::new(caller, (RetainedBytes::default(), Returned::default()), true));
         session.caller.affinity.belongs_to(&session);
         session

@@ -86,11 +86,6 @@ impl Abilities {
         others.0 & !self.0 == 0
     }
 
-    /// Whether something in this set is in `others` too.
-    pub const fn meets(self, others: Self) -> bool {
-        self.0 & others.0 != 0
-    }
-
     /// How many of these abilities `others` lack, and how many others they have. The first number counts for more.
     pub const fn distance(self, others: Self) -> (u32, u32) {
         ((self.0 & !others.0).count_ones(), (others.0 & !self.0).count_ones())

@@ -9,7 +9,7 @@ use super::method;
 use json::raw::Raw;
 
 /// Whether `url` is a plain `http` or `https` URL: visible ASCII, with a host and without credentials.
-pub fn is_web_page(url: &str) -> bool {
+pub(crate) fn is_web_page(url: &str) -> bool {
     let rest = ["http://", "https://"].iter().find_map(|scheme| {
         let (start, rest) = url.split_at_checked(scheme.len())?;
         start.eq_ignore_ascii_case(scheme).then_some(rest)

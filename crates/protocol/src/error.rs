@@ -111,7 +111,7 @@ impl ErrorObject {
 
     /// Reads the `error` of a server's response, whatever it is. One that clients could not read gets an integer `code` and
     /// a string `message`; where its `code` is no number, it becomes the `data` of another one.
-    pub fn from_server(raw: Raw) -> Self {
+    pub(crate) fn from_server(raw: Raw) -> Self {
         let has_message = raw.part("message").is_some_and(|message| message.bytes().starts_with(b"\""));
         if has_message && raw.get_as::<i64>("code").is_some() {
             return Self { raw, problem: None };

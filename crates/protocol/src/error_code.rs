@@ -135,7 +135,7 @@ pub struct Row {
 
 impl Row {
     /// Whether problem documents have it.
-    pub fn is_of_rest(&self) -> bool {
+    pub(crate) fn is_of_rest(&self) -> bool {
         !matches!(self.surface, Surface::Mcp | Surface::Call)
     }
 }

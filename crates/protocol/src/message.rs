@@ -302,12 +302,12 @@ impl Message {
     }
 
     /// Reads any message of a server.
-    pub fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
+    pub(crate) fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
         Self::from_raw(&parse_object(bytes)?, MessageSource::Server)
     }
 
     /// Reads any message of a client and says what is wrong with it, with one check after the other.
-    pub fn judged(bytes: &Bytes) -> Result<Self, ParseError> {
+    pub(crate) fn judged(bytes: &Bytes) -> Result<Self, ParseError> {
         let raw = parse_object(bytes)?;
         match raw.depth() {
             depth if depth > MAX_DEPTH => return Err(ParseError::TooDeep(depth)),

@@ -49,7 +49,7 @@ pub fn wrap_definition(definition: &Raw) -> Option<Raw> {
 }
 
 /// Whether a definition with the output schema `schema` is wrapped.
-pub fn is_wrapped(schema: &Raw) -> bool {
+pub(crate) fn is_wrapped(schema: &Raw) -> bool {
     schema.is_object() && schema.get_as::<String>("type").as_deref() != Some("object")
 }
 

@@ -60,7 +60,7 @@ impl Version {
 
     /// The revision that a server means by `name`. The draft of 2024-10-07 has the messages of 2024-11-05, and common
     /// SDKs accept it.
-    pub fn of_server(name: &str) -> Option<Self> {
+    pub(crate) fn of_server(name: &str) -> Option<Self> {
         if name == Self::DRAFT { Some(Self::V2024_11_05) } else { Self::from_name(name) }
     }
 

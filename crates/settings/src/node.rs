@@ -96,7 +96,7 @@ pub struct Entry {
 
 impl Text {
     /// A string without references.
-    pub fn literal(written: impl Into<String>) -> Self {
+    pub(crate) fn literal(written: impl Into<String>) -> Self {
         Self { written: Zeroizing::new(written.into()), expanded: None }
     }
 
@@ -118,7 +118,7 @@ impl Text {
     }
 
     /// The values of the variables in it. Defaults and the home folder do not count.
-    pub fn inserted(&self) -> &[SecretString] {
+    pub(crate) fn inserted(&self) -> &[SecretString] {
         self.expanded.as_ref().map_or(&[], |expanded| &expanded.inserted)
     }
 
@@ -227,14 +227,14 @@ impl Fingerprint {
     pub const ABSENT: Self = Self([0; 32]);
 
     /// The fingerprint of a document, or a part of one.
-    pub fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         let mut hash = Sha256::new();
         add(&mut hash, node);
         Self(hash.finalize().into())
     }
 
     /// The fingerprint of a mapping without some of its keys; that of an absent setting if no other key is left.
-    pub fn without(node: &Node, keys: &[&str]) -> Self {
+    pub(crate) fn without(node: &Node, keys: &[&str]) -> Self {
         let Value::Map(entries) = &node.value else { return Self::of(node) };
         let left: Vec<_> =
             entries.iter().filter(|entry| !keys.contains(&entry.key.as_str())).cloned().collect();

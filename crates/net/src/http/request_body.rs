@@ -37,7 +37,7 @@ impl RequestBody {
     }
 
     /// A body of `length` bytes that come in `pieces`. If `pieces` fail or end early, the connection closes.
-    pub fn streamed<E: Into<BoxError>>(
+    pub(crate) fn streamed<E: Into<BoxError>>(
         length: u64,
         pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     ) -> Self {

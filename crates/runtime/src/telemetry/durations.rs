@@ -176,7 +176,7 @@ impl Durations {
     }
 
     /// The counts of each tool that was called, sorted by name, and then of those without a place of their own.
-    pub fn counted_tools(&self) -> Vec<CountedTool> {
+    pub(crate) fn counted_tools(&self) -> Vec<CountedTool> {
         let of = |tool, calls: &ToolDurations| CountedTool {
             tool,
             counted: Outcome::ALL.map(|outcome| calls[outcome as usize].counted(outcome)),

@@ -128,7 +128,7 @@ impl Limit {
     }
 
     /// The label of each limit, and how often it was reached.
-    pub fn all() -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn all() -> impl Iterator<Item = (&'static str, u64)> {
         ALL.iter().map(|(limit, word)| (*word, MET[*limit as usize].load(Ordering::Relaxed)))
     }
 }

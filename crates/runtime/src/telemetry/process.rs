@@ -40,7 +40,7 @@ impl ProcessUsage {
     }
 
     /// When the process started, in seconds since 1970.
-    pub fn started_at(&self) -> Option<f64> {
+    pub(crate) fn started_at(&self) -> Option<f64> {
         Some(self.started?.duration_since(UNIX_EPOCH).ok()?.as_secs_f64())
     }
 }
