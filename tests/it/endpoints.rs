@@ -1,11 +1,15 @@
 //! Addresses as people write them: without a path, with a slash at the end, at a server that redirects, and the paths of
 //! a login that Switchyard does not have.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::{StreamExt, stream};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 
@@ -152,6 +156,29 @@ async fn a_redirect_that_is_not_followed_names_its_target() {
         assert!(before.seen("/old") <= 2 && before.seen("/new") == 0, "{:?}", before.seen);
     }
     assert!(other.seen().is_empty(), "nothing goes to another origin");
+}
+
+// Before, the reason was that of the first request, HTTP 405.
+#[tokio::test]
+async fn a_server_of_the_old_transport_that_cannot_be_used_says_why() {
+    for (endpoint, expected) in [("http://127.0.0.2:1/x", "another origin"), ("/refused", "license expired")]
+    {
+        let stream = async move || {
+            let event = Ok::<_, Infallible>(format!("event: endpoint\ndata: {endpoint}\n\n"));
+            let events = stream::iter([event]).chain(stream::pending());
+            ([("content-type", "text/event-stream")], Body::from_stream(events))
+        };
+        let refused = async || (StatusCode::BAD_REQUEST, r#"{"error": "license expired"}"#);
+        let routes = Router::new().route("/sse", get(stream)).route("/refused", post(refused));
+        let served = Served::start(routes);
+        let registry = Registry::new().http("one", &format!("{}/sse", served.url()));
+        let gateway = Gateway::of(&registry).start().await;
+        eventually(expected, async || {
+            let one = gateway.get("/servers/one").await.json();
+            one["last_error"].as_str().filter(|reason| reason.contains(expected)).map(str::to_owned)
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

@@ -120,8 +120,7 @@ impl Replay {
         self.make_room(&mut table);
     }
 
-    /// Resumes after the event `id`. Returns none if it is unknown or dropped, or if no event can
-    /// follow: a client without an answer would otherwise resume forever.
+    /// Resumes after the event `id`. Returns none if it is unknown or dropped.
     pub fn resume(&self, id: &str) -> Option<Reader> {
         let (name, event) = id.rsplit_once('-')?;
         let (tag, number) = name.rsplit_once('-')?;
@@ -274,13 +273,11 @@ impl Log {
         self.read_from(&mut state, next)
     }
 
-    /// A reader of the events after `event`; none if that event does not exist or no event can follow.
+    /// A reader of the events after `event`; none if that event does not exist.
     fn reader(self: &Arc<Self>, event: u64) -> Option<Reader> {
         let mut state = self.lock();
         // The client chose the number, so it is compared before any arithmetic.
-        let next = (event < state.next).then(|| event + 1)?;
-        let comes_more = next < state.next || !state.is_ended;
-        comes_more.then(|| self.read_from(&mut state, next))
+        (event < state.next).then(|| self.read_from(&mut state, event + 1))
     }
 
     fn read_from(self: &Arc<Self>, state: &mut State, next: u64) -> Reader {
@@ -372,6 +369,12 @@ impl Reader {
     /// The stream it reads.
     pub const fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// Whether the stream has ended, and no event is left.
+    pub fn is_at_end(&self) -> bool {
+        let state = self.log.lock();
+        state.is_ended && self.next >= state.next
     }
 
     /// Returns the next event as it is sent. Returns none if the stream has ended, if another reader

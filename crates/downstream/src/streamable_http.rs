@@ -321,6 +321,11 @@ impl StreamableHttpEndpoint {
                 "nothing can be resumed behind this event: it is unknown, or its stream is not kept any more";
             MessageRefusal::new(ErrorCode::UnknownEvent, text)
         })?;
+        // SDKs resume until they have a response, and a cancelled request has none. They retry after an error and
+        // after an empty stream, and stop at this status, as HTML says of event streams.
+        if reader.is_at_end() {
+            return Ok(empty(StatusCode::NO_CONTENT));
+        }
         Ok(events::resumed(gateway, &session, reader, tasks))
     }
 

@@ -52,7 +52,7 @@ pub use self::headers::{
 };
 pub use self::proxy::{Network, NoProxy, Proxies, Proxy};
 pub use self::read::{ResponseLimits, WholeResponse, chunk, collect, whole};
-pub use self::request::{RequestBuilder, same_origin_target};
+pub use self::request::{RequestBuilder, joined, same_origin_target};
 pub use self::request_body::{Form, RequestBody};
 pub use self::tls::TlsFiles;
 

@@ -12,7 +12,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, L
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
-use url::{Url, form_urlencoded};
+use url::{ParseError, Url, form_urlencoded};
 
 use super::error::Error;
 use super::headers::{IDENTITY, OUR_USER_AGENT, basic_credentials, host, path};
@@ -164,12 +164,29 @@ pub fn same_origin_target(url: &Url, status: StatusCode, headers: &HeaderMap) ->
         return None;
     }
     let location = headers.get(LOCATION)?.to_str().ok().filter(|text| text.len() <= MAX_LOCATION)?;
-    let target = url.join(location).ok()?;
+    let target = joined(url, location).ok()?;
     let is_same = target.origin() == url.origin() && target != *url;
     // User and password of a target would be other credentials.
     let is_bare = target.username().is_empty() && target.password().is_none()
         || (target.username(), target.password()) == (url.username(), url.password());
     (is_same && is_bare).then_some(target)
+}
+
+/// Returns the URL that a server at `url` names with `reference`. A server behind a proxy that ends TLS writes `http://` for
+/// itself, which becomes the origin of `url`.
+///
+/// # Errors
+///
+/// If `reference` is no URL.
+pub fn joined(url: &Url, reference: &str) -> Result<Url, ParseError> {
+    let mut target = url.join(reference)?;
+    let has_its_port = target.port().is_none_or(|port| Some(port) == url.port());
+    if (url.scheme(), target.scheme()) == ("https", "http") && target.host() == url.host() && has_its_port {
+        // Neither fails, because both schemes have a host and a port.
+        let _ = target.set_scheme("https");
+        let _ = target.set_port(url.port());
+    }
+    Ok(target)
 }
 
 #[cfg(test)]
@@ -202,6 +219,28 @@ mod tests {
         );
         assert_eq!(header(CONTENT_TYPE), "application/x-www-form-urlencoded");
         assert_eq!(header(USER_AGENT), OUR_USER_AGENT);
+    }
+
+    #[test]
+    fn redirect_stays_at_the_origin_also_where_a_server_behind_tls_names_itself_without() {
+        let followed = |url: &str, location: &str| {
+            let headers = HeaderMap::from_iter([(LOCATION, location.parse().expect("a header"))]);
+            let url = Url::parse(url).expect("a URL");
+            same_origin_target(&url, StatusCode::TEMPORARY_REDIRECT, &headers).map(String::from)
+        };
+        for (url, location, expected) in [
+            ("https://h/mcp", "/mcp/", Some("https://h/mcp/")),
+            ("https://h/mcp", "http://h/mcp/?q=1", Some("https://h/mcp/?q=1")),
+            ("https://h:8443/mcp", "http://h:8443/mcp/", Some("https://h:8443/mcp/")),
+            ("https://h:8443/mcp", "http://h/mcp/", Some("https://h:8443/mcp/")),
+            ("https://h/mcp", "http://h/mcp", None),
+            ("https://h/mcp", "http://h:8000/mcp/", None),
+            ("https://h/mcp", "http://other/mcp/", None),
+            ("https://h/mcp", "http://us:pw@h/mcp/", None),
+            ("http://h/mcp", "https://h/mcp/", None),
+        ] {
+            assert_eq!(followed(url, location).as_deref(), expected, "{url} to {location}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::background_send::BackgroundSender;
 use super::handshake::{self, PROBE_LIMIT};
-use super::http::{Head, HttpClient, NewRequest};
+use super::http::{Cookies, Head, HttpClient, NewRequest};
 use super::inbound::{self, FLOODED, FloodGuard, Relevance, is_message};
 use super::pending::{Pending, Purpose};
 use super::questions::Questions;
@@ -31,7 +31,7 @@ use crate::error::{Error, SessionRefusal};
 use crate::principal_secrets::PrincipalSecrets;
 use crate::response_stream::ResponseBody;
 use json::Raw;
-use net::http::{EventStream, collect, is_media_type, path};
+use net::http::{EventStream, collect, is_media_type, joined, path};
 use net::sse::Item;
 use oauth::Logins;
 use protocol::lifecycle::Peer;
@@ -42,6 +42,7 @@ use runtime::shutdown::Shutdown;
 
 /// Why a connection ended that Switchyard closed.
 const CLOSED: &str = "the connection was closed";
+const NO_ENDPOINT: &str = "the server's event stream does not begin with an endpoint";
 
 /// Reaches one server that uses this transport.
 pub(super) struct ToStream {
@@ -75,7 +76,10 @@ impl Connector for ToStream {
         let (name, shutdown) = (Arc::clone(&self.name), self.shutdown.clone());
         async move {
             let client = credentials.client(&shared, dialect.principal.as_ref()).await?;
-            let open = || open(&name, &client, &shutdown, (events.clone(), dialect.clone()));
+            let open = async || {
+                let stream = start(&name, &client).await?;
+                open((&name, stream), &client, &shutdown, (events.clone(), dialect.clone())).await
+            };
             let opened = client.located(&name, open).await;
             opened.map_err(handshake::while_connecting).map_err(|error| client.advise(error))
         }
@@ -119,13 +123,16 @@ impl Connector for ToStream {
     }
 }
 
-/// Opens the stream and performs the handshake.
-pub(super) async fn open(
-    name: &Arc<str>,
-    client: &Arc<HttpClient>,
-    shutdown: &Shutdown,
-    (events, dialect): (Events, Dialect),
-) -> Result<Arc<dyn Connection>, Error> {
+/// An open event stream.
+pub(super) struct StartedStream {
+    stream: EventStream,
+    /// The URL for requests, as the server wrote it.
+    endpoint: String,
+    cookies: Arc<Cookies>,
+}
+
+/// Opens the stream, and waits for its first event.
+pub(super) async fn start(name: &Arc<str>, client: &HttpClient) -> Result<StartedStream, Error> {
     let cookies = client.cookies();
     let get = client.get(&HeaderMap::new()).in_session(&cookies);
     let response = client.send(|| Ok((get.clone(), Bytes::new().into())), false).await?;
@@ -137,10 +144,20 @@ pub(super) async fn open(
     }
     let account = Account::Server(Arc::clone(&client.server));
     let mut stream = EventStream::of(response.into_body(), client.limit, account);
-    let silent = |_| handshake::refused("the server's event stream does not begin with an endpoint");
-    let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &client.endpoint().url, &mut stream))
-        .await
-        .map_err(silent)??;
+    let silent = |_| handshake::refused(NO_ENDPOINT);
+    let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &mut stream)).await.map_err(silent)??;
+    Ok(StartedStream { stream, endpoint, cookies })
+}
+
+/// Performs the handshake of the server `name` on its stream.
+pub(super) async fn open(
+    (name, started): (&Arc<str>, StartedStream),
+    client: &Arc<HttpClient>,
+    shutdown: &Shutdown,
+    (events, dialect): (Events, Dialect),
+) -> Result<Arc<dyn Connection>, Error> {
+    let StartedStream { stream, endpoint, cookies } = started;
+    let endpoint = within(&client.endpoint().url, &endpoint)?;
     let post = client.post(&path(&endpoint)?, &HeaderMap::new()).in_session(&cookies);
     let link = SseLink::new(name, client, post, shutdown);
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
@@ -416,29 +433,30 @@ impl Connection for SseConnection {
     }
 }
 
-/// Waits for the first event, which has the URL for requests.
-async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
+/// Waits for the first event, which names the URL for requests.
+async fn endpoint(name: &Arc<str>, stream: &mut EventStream) -> Result<String, Error> {
     let floods = FloodGuard::new(name, &Closing::default());
     while let Some(item) = floods.next(stream).await? {
         let Item::Event(event) = item else { break };
-        if event.name != "endpoint" {
-            continue;
+        if event.name == "endpoint" {
+            return Ok(String::from_utf8_lossy(&event.data).into_owned());
         }
-        let text = String::from_utf8_lossy(&event.data);
-        let url =
-            base.join(text.trim()).map_err(|_| handshake::refused("the endpoint it names is no URL"))?;
-        return if url.origin() == base.origin() {
-            Ok(url)
-        } else {
-            // Its path could hold a secret.
-            let origin = shown(&url.origin().ascii_serialization());
-            Err(handshake::refused(&format!(
-                "the server names an endpoint at another origin, {origin}, which is not followed; have it name a path \
-                 or its public address, or put that address in `url`"
-            )))
-        };
     }
-    Err(handshake::refused("the server's event stream does not begin with an endpoint"))
+    Err(handshake::refused(NO_ENDPOINT))
+}
+
+/// Returns the URL for requests that a server at `base` names with `text`.
+fn within(base: &Url, text: &str) -> Result<Url, Error> {
+    let url = joined(base, text.trim()).map_err(|_| handshake::refused("the endpoint it names is no URL"))?;
+    if url.origin() == base.origin() {
+        return Ok(url);
+    }
+    // Its path could hold a secret.
+    let origin = shown(&url.origin().ascii_serialization());
+    Err(handshake::refused(&format!(
+        "the server names an endpoint at another origin, {origin}, which is not followed; have it name a path or its \
+         public address, or put that address in `url`"
+    )))
 }
 
 #[cfg(test)]

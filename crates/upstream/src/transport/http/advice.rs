@@ -17,7 +17,7 @@ use protocol::sanitize::shown;
 /// Variables that make other programs use a proxy.
 const PROXY_VARIABLES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
-const NO_TLS: &str = "the port does not speak TLS; write `http://` in `url`, or name the port that does";
+const NO_TLS: &str = "the port may not speak TLS; write `http://` in `url`, or name the port that does";
 const TLS: &str = "the port may speak TLS; write `https://` in `url`";
 const HOST: &str = "the server refuses the host name of `url`; add it to the hosts that the server allows, or set \
                     the header that it expects with `headers: {Host: localhost:PORT}`";
@@ -70,9 +70,10 @@ pub(super) fn advise(error: Error, (url, has_proxy): (&Url, bool), challenge: &C
 /// Returns advice about `reason` with a separator, or an empty text.
 fn advice_for(reason: &str, is_tls: bool, proxy: Option<&str>) -> String {
     let says = |words: &[&str]| words.iter().any(|word| reason.to_ascii_lowercase().contains(word));
-    let advice = if is_tls && says(&["invalidcontenttype", "corrupt message"]) {
+    let advice = if is_tls && says(&["invalidcontenttype", "corrupt message", "handshake eof"]) {
         NO_TLS
-    } else if !is_tls && says(&["invalid http version"]) {
+    } else if !is_tls && says(&["invalid http version", "closed before message", "connection reset"]) {
+        // Node.js and uvicorn close a connection that does not begin with TLS.
         TLS
     } else if says(&["invalid host", "host header", "host not allowed"]) {
         HOST
@@ -189,7 +190,11 @@ mod tests {
         let proxy = Some("HTTPS_PROXY");
         for (reason, is_tls, proxy, expected) in [
             ("received corrupt message of type InvalidContentType", true, None, "`http://`"),
+            ("tls handshake eof", true, None, "`http://`"),
             ("invalid HTTP version parsed", false, None, "`https://`"),
+            ("connection closed before message completed", false, None, "`https://`"),
+            ("connection error: Connection reset by peer (os error 104)", false, None, "`https://`"),
+            ("connection closed before message completed", true, None, ""),
             ("the server refused initialize: Invalid Host: gw (-32000)", false, None, "Host: localhost"),
             ("tcp connect error: Connection refused", true, proxy, "HTTPS_PROXY is set"),
             ("tcp connect error: Connection refused", true, None, ""),

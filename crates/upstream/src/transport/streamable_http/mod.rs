@@ -225,7 +225,8 @@ impl HttpServer {
         dialect: Dialect,
     ) -> Result<Arc<dyn Connection>, SessionFailure> {
         if self.is_old_sse.load(Ordering::Relaxed) {
-            return Ok(self.old_sse(events, dialect).await?);
+            let stream = sse::start(&self.name, &self.client).await?;
+            return Ok(self.old_sse(stream, events, dialect).await?);
         }
         match LegacySession::open(self, events.clone(), dialect.clone()).await {
             Ok(session) => {
@@ -234,14 +235,21 @@ impl HttpServer {
                 Ok(Arc::new(session))
             }
             Err(failure) if matches!(failure.status, Some(400 | 404 | 405)) => {
-                self.old_sse(events, dialect).await.map_err(|_| failure)
+                let Ok(stream) = sse::start(&self.name, &self.client).await else { return Err(failure) };
+                Ok(self.old_sse(stream, events, dialect).await?)
             }
             Err(failure) => Err(failure),
         }
     }
 
-    async fn old_sse(&self, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
-        let connected = sse::open(&self.name, &self.client, &self.shutdown, (events, dialect)).await?;
+    async fn old_sse(
+        &self,
+        stream: sse::StartedStream,
+        events: Events,
+        dialect: Dialect,
+    ) -> Result<Arc<dyn Connection>, Error> {
+        let stream = (&self.name, stream);
+        let connected = sse::open(stream, &self.client, &self.shutdown, (events, dialect)).await?;
         self.is_old_sse.store(true, Ordering::Relaxed);
         self.eras.record(Era::Legacy, true);
         Ok(connected)
