@@ -83,6 +83,13 @@ impl RestartSettings {
     }
 }
 
+/// Removes the root keys that begin with `x-`, which hold values for aliases, as in files of Docker Compose.
+fn remove_extensions(root: &mut Node) {
+    if let Value::Map(entries) = &mut root.value {
+        entries.retain(|entry| !entry.key.starts_with("x-"));
+    }
+}
+
 impl Config {
     /// Loads the file at `path`, which must have no mistake. `environment` resolves `${NAME}`; outside of tests it is
     /// [`std::env::var`]. The vault resolves `${secret:NAME}`. Paths in the file are relative to its folder.
@@ -160,6 +167,7 @@ impl Config {
         let problems = problems.with_layout(Self::recorded);
         let text = text_of(content, &problems);
         let mut document = document::parse(text, &problems);
+        remove_extensions(&mut document.root);
         foreign::refuse(&mut document.root, &problems);
         let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
         let secrets = secrets.unwrap_or(&of_vault);

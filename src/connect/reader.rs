@@ -93,7 +93,9 @@ pub(super) fn of_root(
 
 /// Returns the members of a file that are not at the keys `tops`, with the common spelling in the servers of single folders.
 pub(super) fn others(members: Members, tops: &[&str]) -> Members {
-    let others = members.into_iter().filter(|(name, _)| !tops.contains(&name.as_str()));
+    let is_read =
+        |(name, value): &(String, Json)| tops.contains(&&**name) || switches::is_applied(name, value);
+    let others = members.into_iter().filter(|member| !is_read(member));
     others
         .map(|(name, value)| if name == PROJECTS { (name, of_projects(value)) } else { (name, value) })
         .collect()

@@ -50,6 +50,15 @@ pub(super) fn apply(root: &Members, servers: &mut Members) {
     }
 }
 
+/// Whether the member `name` of a file is applied completely, because it has nothing but lists of servers.
+pub(super) fn is_applied(name: &str, value: &Json) -> bool {
+    let is_list = |key: &[&str]| OFF.iter().chain(&ONLY).any(|list| **list == *key);
+    match value {
+        Json::Object(members) => members.iter().all(|(key, _)| is_list(&[name, key])),
+        _ => is_list(&[name]),
+    }
+}
+
 /// The profile that Zed begins with, and whether it has all tools that it does not name.
 fn default_profile(root: &Members) -> Option<(&Members, bool)> {
     let agent = object(root, &["agent"])?;

@@ -125,6 +125,7 @@ fn the_schema_is_what_the_readers_accept() {
     let mut schema = Tree::of(&Config::recorded()).schema();
     let members = schema.as_object_mut().expect("an object");
     members.insert("$schema".into(), DIALECT.into());
+    members.insert("patternProperties".into(), json!({"^x-": {"description": "values for aliases"}}));
     members.insert("title".into(), "The configuration file of Switchyard".into());
     let definitions = json!({
         "reference": {"type": "string", "pattern": "\\$", "description": "a reference such as ${NAME}"},

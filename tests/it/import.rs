@@ -143,6 +143,21 @@ fn urls_of_gemini_and_windsurf_are_servers() {
 }
 
 #[test]
+fn global_lists_of_gemini_switch_servers_off_and_are_not_reported_as_lost() {
+    let servers = json!({"a": {"command": "a"}, "b": {"command": "b"}, "c": {"command": "c"}});
+    for (lists, lost) in [
+        (json!({"allowed": ["a", "b"], "excluded": ["b"]}), "not taken over: `ui`\n"),
+        (json!({"allowed": ["a"], "serverCommand": "x"}), "not taken over: `mcp`, `ui`\n"),
+    ] {
+        let (code, out, err) = import(&json!({"mcp": lists, "mcpServers": servers, "ui": {"theme": "x"}}));
+        assert_eq!(code, Some(0), "{err}");
+        let is_off = ["a", "b", "c"].map(|name| out.contains(&format!("  {name}:\n    enabled: false\n")));
+        assert_eq!(is_off, [false, true, true], "{out}");
+        assert!(err.contains(lost), "{err}");
+    }
+}
+
+#[test]
 fn a_file_that_yields_no_server_is_not_a_success() {
     for file in [json!({"mcpServers": {}}), json!({"mcpServers": {"a": {"type": "ws"}}})] {
         let (code, out, err) = import(&file);

@@ -51,6 +51,29 @@ async fn a_caller_chooses_no_redirect_uri_and_fills_no_vault_with_logins_that_it
 }
 
 #[tokio::test]
+async fn principal_without_a_login_causes_no_registrations_by_logging_out() {
+    let service = TokenService::start();
+    let (_server, registry) = registry(&service);
+    let gateway = Gateway::of(&registry).start().await;
+    let login = Client::at(&gateway.url("/api/v1/mcp/servers/notes/login"));
+    let login = login.with_header("authorization", &format!("Bearer {ALICE}"));
+    let browser = Browser::new();
+    let start = async || {
+        let url = link(&gateway, &gateway.address).await.expect("a link");
+        let page = browser.open(&url).await;
+        let is_sign_in = page.text.contains("name=\"credential\"");
+        let page = if is_sign_in { browser.submit(&page, &[("credential", ALICE)]).await } else { page };
+        assert!(page.text.contains("Continue to the login service"), "{page:?}");
+    };
+    for _ in 0..5 {
+        start().await;
+        let ended = login.bare(http::Method::DELETE, &[]).await;
+        assert!(ended.status == 200 || ended.status == 204, "{ended:?}");
+    }
+    assert_eq!(service.seen("/register").len(), 1, "{:?}", service.seen("/register"));
+}
+
+#[tokio::test]
 async fn a_login_service_with_long_values_is_told_so_and_leaves_nothing_in_the_vault() {
     for (name, length, limit) in [("access_token", 20_000, "16384"), ("refresh_token", 60_000, "8192")] {
         let service = TokenService::start();

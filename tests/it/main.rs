@@ -45,6 +45,7 @@ mod limits;
 mod live_events;
 mod log_settings;
 mod login_attacks;
+mod login_failures;
 mod login_limits;
 mod login_service;
 mod login_tools;

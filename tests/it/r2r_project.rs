@@ -207,6 +207,41 @@ async fn a_folder_is_ingested_file_by_file_with_progress() {
 }
 
 #[tokio::test]
+async fn upload_that_r2r_refuses_is_repeated_within_one_budget_for_each_call() {
+    let faults = [Fault::RateLimited(Some(0)), Fault::RateLimited(None), Fault::Status(502)];
+    for (tool, fault) in ["r2r_ingest_document", "r2r_ingest_folder"]
+        .iter()
+        .flat_map(|tool| faults.each_ref().map(|fault| (*tool, fault)))
+    {
+        let (r2r, folder) = (R2r::start(), tempfile::tempdir().expect("a folder"));
+        let docs = folder.path().join("docs");
+        std::fs::create_dir_all(&docs).expect("made");
+        let gateway =
+            serving(&r2r, &folder, &format!("project: usual, ingest_roots: [{}]", docs.display())).await;
+        let (argument, path) = if tool.ends_with("folder") {
+            ("folder_path", docs.clone())
+        } else {
+            ("file_path", docs.join("a.md"))
+        };
+        for (text, refusals, attempts, is_ingested) in
+            [("alpha", 1, 2..=2, true), ("beta", 100, 2..=4, false)]
+        {
+            std::fs::write(docs.join("a.md"), text).expect("written");
+            let before = r2r.count("POST /v3/documents");
+            r2r.fail_next("POST /v3/documents", refusals, fault.clone());
+            let mut arguments = json!({argument: path.display().to_string()});
+            if tool == "r2r_ingest_document" {
+                arguments["run_async"] = json!(false);
+            }
+            let answer = gateway.call("r2r", tool, arguments).await;
+            assert_eq!(answer.status == 200, is_ingested, "{tool} {fault:?}: {answer:?}");
+            let sent = r2r.count("POST /v3/documents") - before;
+            assert!(attempts.contains(&sent), "{tool} {fault:?}: sent {sent} times: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_more_requests_are_sent_within_a_minute_than_allowed() {
     let (r2r, folder) = (R2r::start(), tempfile::tempdir().expect("a folder"));
     let gateway =

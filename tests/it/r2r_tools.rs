@@ -99,18 +99,35 @@ async fn a_question_that_was_sent_is_put_once_and_counts_once() {
     assert_eq!(found.status, 200, "the breaker is closed: {found:?}");
 }
 
-#[tokio::test]
-async fn a_modern_client_sees_the_answer_grow_and_reads_the_resources() {
-    let (_r2r, _folder, gateway) = serving().await;
-    let client = gateway.mcp();
-    let meta = json!({
+/// Parameters of a call with a progress token.
+fn with_progress(tool: &str, arguments: &Value) -> Value {
+    json!({"name": tool, "arguments": arguments, "_meta": {
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": client_info(),
         "progressToken": "grow",
-    });
-    let arguments = json!({"question": "when do access tokens expire"});
-    let params = json!({"name": "r2r_rag_query", "arguments": arguments, "_meta": meta});
+    }})
+}
+
+#[tokio::test]
+async fn json_in_the_place_of_a_stream_is_the_answer_and_the_question_is_paid_for_once() {
+    let (r2r, _folder, gateway) = serving().await;
+    let arguments = json!({"question": "when do access tokens expire", "model": "stub-no-stream"});
+    let answer = gateway.mcp().modern("tools/call", with_progress("r2r_rag_query", &arguments)).await;
+    let result = answer.result();
+    assert_eq!(result["isError"], false, "{result}");
+    assert!(
+        result["structuredContent"]["answer"].as_str().is_some_and(|text| text.contains("hour")),
+        "{result}"
+    );
+    assert_eq!(r2r.count("POST /v3/retrieval/rag"), 1, "each answer is paid for");
+}
+
+#[tokio::test]
+async fn a_modern_client_sees_the_answer_grow_and_reads_the_resources() {
+    let (_r2r, _folder, gateway) = serving().await;
+    let client = gateway.mcp();
+    let params = with_progress("r2r_rag_query", &json!({"question": "when do access tokens expire"}));
     let answer = client.modern("tools/call", params).await;
     let said = answer.notifications();
     let result = answer.result();

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use json::raw;
-use net::http::{Client, DialPolicy, EventStream, Form, RequestBuilder, Response, whole};
+use net::http::{Client, DialPolicy, EventStream, Form, RequestBuilder, Response, is_media_type, whole};
 use net::sse::{Event, Item};
 use runtime::memory::Account;
 use runtime::secret::{ExposeSecret, SecretString};
@@ -150,6 +150,11 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Whether it declares itself as JSON.
+    pub(super) fn is_json(&self) -> bool {
+        is_media_type(self.response.headers(), "application/json")
+    }
+
     /// All of it, without a byte order mark.
     pub(super) async fn bytes(self) -> Result<Bytes, Error> {
         let body = whole(self.response.into_body(), MOST_BYTES, &self.origin).await?;

@@ -48,8 +48,6 @@ pub(crate) enum Document<T> {
     Absent,
     /// There is an answer that is not the document.
     Unreadable(String),
-    /// The service cannot answer now.
-    Later(Error),
 }
 
 impl Services {
@@ -95,7 +93,7 @@ impl Services {
         let request = RequestBuilder::new(Method::GET, url.clone());
         let response = self.send(url, request).await?;
         if let Some(later) = later(&response) {
-            return Ok(Document::Later(later));
+            return Err(later);
         }
         if response.status != StatusCode::OK {
             return Ok(Document::Absent);

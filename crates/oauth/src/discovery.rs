@@ -1,10 +1,13 @@
 //! Finds the authorization server of an MCP server, and what to ask it for.
 //!
-//! Invariants: metadata of another resource and metadata of another issuer are refused, and nothing else is tried then.
-//! A service that cannot answer now is not taken for one without metadata.
+//! Invariants: metadata of another resource is refused, and nothing else is tried then. An authorization server with metadata of
+//! another issuer is not used, and nothing is sent to either. A service that cannot answer now is not taken for one without
+//! metadata.
 //!
-//! Source: RFC 8414, section 3.3; RFC 9728, sections 3 and 5; MCP 2026-07-28
+//! Source: RFC 8414, section 3.3; RFC 9728, sections 3, 5 and 7.6; MCP 2026-07-28
 //! `basic/authorization/authorization-server-discovery`; MCP 2025-03-26 `basic/authorization`, section 2.3.
+
+use std::slice;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,6 +20,9 @@ use crate::dial::{Document, Services, shown};
 use crate::error::Error;
 use crate::limits::bounded_scopes;
 use crate::metadata::{AuthorizationServer, Resource, resource_places, server_places, without_slash};
+
+/// Limit of authorization servers that are tried, of those that a server names.
+const MAX_ISSUERS: usize = 4;
 
 /// The authorization server of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,11 +43,10 @@ pub async fn discover(
     settings: &Settings,
 ) -> Result<Discovered, Error> {
     let resource = find_resource(services, server, challenge).await?;
-    let authorization = match issuer(resource.as_ref(), settings)? {
-        Some(issuer) => find_server(services, &issuer).await?.ok_or_else(|| no_metadata(&issuer))?,
-        None => find_own(services, server).await?,
+    let authorization = match issuers(resource.as_ref(), settings)? {
+        [] => find_own(services, server).await.and_then(|own| usable(own, settings))?,
+        issuers => first_usable(services, issuers, settings).await?,
     };
-    check(&authorization, settings)?;
     let identifier = resource.as_ref().map(|resource| resource.identifier.clone());
     let supported = resource.map(|resource| resource.scopes_supported).unwrap_or_default();
     let configured = match &settings.resource {
@@ -74,17 +79,40 @@ async fn find_resource(
     Ok(Some(found))
 }
 
-/// Returns the issuer to use, or `None` if neither the settings nor the server name one.
-fn issuer(resource: Option<&Resource>, settings: &Settings) -> Result<Option<String>, Error> {
+/// Returns the issuers to try, in order; none if neither the settings nor the server name one. Credentials of the settings
+/// belong to one authorization server, so without `issuer` only the first one is tried with them.
+fn issuers<'a>(resource: Option<&'a Resource>, settings: &'a Settings) -> Result<&'a [String], Error> {
     let named = resource.map(|resource| resource.authorization_servers.as_slice()).unwrap_or_default();
-    let Some(pinned) = &settings.issuer else { return Ok(named.first().cloned()) };
+    let has_credentials = settings.client_id.is_some() || settings.has_secret();
+    let limit = if has_credentials { 1 } else { MAX_ISSUERS };
+    let Some(pinned) = &settings.issuer else { return Ok(&named[..named.len().min(limit)]) };
     if named.is_empty() || named.iter().any(|named| is_same_issuer(pinned, named)) {
-        return Ok(Some(pinned.clone()));
+        return Ok(slice::from_ref(pinned));
     }
     let (pinned, named) = (one_line(pinned), one_line(&named[0]));
     Err(Error::refused(format!(
         "the server names the authorization server `{named}`, and `issuer` allows only `{pinned}`"
     )))
+}
+
+/// Returns the first of `issuers` that can be used.
+async fn first_usable(
+    services: &Services,
+    issuers: &[String],
+    settings: &Settings,
+) -> Result<AuthorizationServer, Error> {
+    let mut failed = None;
+    for issuer in issuers {
+        let found = find_server(services, issuer).await.and_then(|found| {
+            let found = found.ok_or_else(|| no_metadata(issuer))?;
+            usable(found, settings)
+        });
+        match found {
+            Ok(found) => return Ok(found),
+            Err(error) => failed = Some(error.or(failed)),
+        }
+    }
+    Err(failed.unwrap_or_else(|| Error::refused("the server names no authorization server")))
 }
 
 /// Returns the authorization server `issuer`, or `None` if it has no metadata.
@@ -118,25 +146,20 @@ async fn find_own(services: &Services, server: &Url) -> Result<AuthorizationServ
 
 /// Returns the first document of `places`.
 async fn first<T: DeserializeOwned>(services: &Services, places: &[Url]) -> Result<Option<T>, Error> {
-    let (mut later, mut unreadable) = (None, None);
+    let mut failed = None;
     for place in places {
-        match services.document(place).await? {
-            Document::Found(document) => return Ok(Some(document)),
-            Document::Absent => {}
+        match services.document(place).await {
+            Ok(Document::Found(document)) => return Ok(Some(document)),
+            Ok(Document::Absent) => {}
             // Some servers answer every unknown path with a page.
-            Document::Unreadable(reason) => unreadable = Some((place, reason)),
-            Document::Later(error) => later = later.or(Some(error)),
+            Ok(Document::Unreadable(_)) if places.len() > 1 => {}
+            Ok(Document::Unreadable(reason)) => {
+                return Err(Error::refused(format!("the metadata of {}: {reason}", shown(place))));
+            }
+            Err(error) => failed = Some(error.or(failed)),
         }
     }
-    if let Some(later) = later {
-        return Err(later);
-    }
-    match unreadable {
-        Some((place, reason)) if places.len() == 1 => {
-            Err(Error::refused(format!("the metadata of {}: {reason}", shown(place))))
-        }
-        _ => Ok(None),
-    }
+    failed.map_or(Ok(None), Err)
 }
 
 /// Compares issuers as strings. An empty path and `/` are one URL (RFC 3986, section 6.2.3), and libraries write an
@@ -147,21 +170,22 @@ pub(crate) fn is_same_issuer(one: &str, other: &str) -> bool {
     bare(one) == bare(other)
 }
 
-fn check(server: &AuthorizationServer, settings: &Settings) -> Result<(), Error> {
+/// Returns `server` if it can give tokens in the way of `settings`.
+fn usable(server: AuthorizationServer, settings: &Settings) -> Result<AuthorizationServer, Error> {
     let issuer = one_line(&server.issuer);
     let refused = |why: &str| Err(Error::refused(format!("the authorization server `{issuer}` {why}")));
     if server.token_endpoint.is_none() {
         return refused("names no token endpoint");
     }
     if settings.grant != Grant::AuthorizationCode {
-        return Ok(());
+        return Ok(server);
     }
     if server.authorization_endpoint.is_none() {
         return refused("names no authorization endpoint; `grant` can name one that needs none");
     }
     let methods = server.code_challenge_methods_supported.as_deref().unwrap_or_default();
     if methods.iter().any(|method| method == "S256") {
-        return Ok(());
+        return Ok(server);
     }
     refused("does not offer PKCE with S256, and a login without it is not safe")
 }

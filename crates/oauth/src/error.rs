@@ -65,6 +65,15 @@ impl Error {
         Self::Later { reason: reason.into(), retry_after: None }
     }
 
+    /// Returns the more useful of the two errors: one that time can cure, otherwise the `earlier` one.
+    pub(crate) fn or(self, earlier: Option<Self>) -> Self {
+        match earlier {
+            Some(earlier @ Self::Later { .. }) => earlier,
+            Some(earlier) if !matches!(self, Self::Later { .. }) => earlier,
+            _ => self,
+        }
+    }
+
     pub(crate) fn login_required(reason: impl Into<String>) -> Self {
         Self::LoginRequired { reason: reason.into() }
     }

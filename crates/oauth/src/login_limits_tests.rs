@@ -30,6 +30,18 @@ async fn a_registration_is_saved_when_a_login_with_it_succeeds_and_begun_logins_
 }
 
 #[tokio::test]
+async fn logins_that_start_together_share_one_registration() {
+    let fake = Fake::start();
+    let logins = logins(&fake);
+    let alice = alice();
+    let starts = (0..8).map(async |_| logins.start(&alice, &own(), |_| String::new()).await);
+    for started in futures_util::future::join_all(starts).await {
+        started.expect("a login service");
+    }
+    assert_eq!(requests(&fake, "POST /register"), 1);
+}
+
+#[tokio::test]
 async fn login_after_a_logout_registers_again_in_case_the_service_forgot_the_client() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");

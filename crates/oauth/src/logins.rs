@@ -279,14 +279,14 @@ impl Logins {
 
     /// Logs `principal` out, or everybody where all share one login. The token is deleted here first, then revoked where
     /// the authorization server can do that (RFC 7009). The registration is forgotten too, unless another login of this process
-    /// has it. Without a login, all registrations are: an authorization server that does not know one any more tells only the
-    /// person, so a logout is the way to a new one.
+    /// has it. Without a login, all old registrations are. An authorization server that does not know one any more tells only
+    /// the person, so a logout is the way to a new one.
     pub async fn log_out(&self, principal: Option<&Arc<str>>) -> Result<(), Error> {
         let account = self.account(principal);
         let forgotten = account.forget("the last login was ended by a logout").await;
         let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
         let Some(held) = held else {
-            self.shared.forget_registrations(None).await;
+            self.shared.forget_old_registrations().await;
             return Ok(());
         };
         self.shared.revoke_deleted(&held.login).await;

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::discovery::is_same_issuer;
 use crate::held::ActiveLogin;
@@ -18,9 +19,14 @@ use crate::{
 };
 use net::http::Network;
 use runtime::shutdown::Shutdown;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
 
 /// Why nobody has a token before the first login.
 pub(crate) const NO_LOGIN: &str = "nobody has logged in yet";
+
+/// How long a logout without a login keeps new registrations.
+const KEPT_FOR: Duration = Duration::from_mins(10);
 
 /// The parts that all logins to one server share.
 pub(crate) struct Shared {
@@ -30,6 +36,8 @@ pub(crate) struct Shared {
     issuers: KnownIssuers,
     /// Registrations with which no login has succeeded yet, and all where there is no vault.
     registrations: Mutex<Vec<Registration>>,
+    /// When this process last registered. Locked during a registration, so that logins which start together share it.
+    registered: AsyncMutex<Option<Instant>>,
     pub(crate) services: Services,
     challenge: Mutex<Option<Challenge>>,
     was_challenged: AtomicBool,
@@ -50,6 +58,7 @@ impl Shared {
             settings: Arc::clone(settings),
             issuers,
             registrations: Mutex::default(),
+            registered: AsyncMutex::default(),
             shelf,
             shutdown,
             challenge: Mutex::default(),
@@ -94,9 +103,13 @@ impl Shared {
     ) -> Result<(Discovered, Registration), Error> {
         let mut discovered = self.discovered().await?;
         discovered.scopes = bounded_scopes(union(&discovered.scopes, scopes));
+        let mut registered = self.registered.lock().await;
         let known = self.registration(&discovered.server.issuer, own.redirect_uri.as_str());
         let registration =
             crate::register(&self.services, &discovered, &self.settings, own, known.as_ref()).await?;
+        if known.is_none_or(|known| !known.is(&registration)) {
+            *registered = Some(Instant::now());
+        }
         add_registration(&mut lock(&self.registrations), &registration);
         Ok((discovered, registration))
     }
@@ -163,6 +176,15 @@ impl Shared {
         }
         lock(&self.registrations).retain(|known| registration.is_some_and(|gone| !known.is(gone)));
         self.shelf.remove_registrations(registration).await;
+    }
+
+    /// Forgets all registrations, unless this process registered a moment ago: somebody who only starts logins and ends them
+    /// could otherwise fill the authorization server with clients.
+    pub(crate) async fn forget_old_registrations(&self) {
+        let registered = *self.registered.lock().await;
+        if registered.is_none_or(|at| at.elapsed() >= KEPT_FOR) {
+            self.forget_registrations(None).await;
+        }
     }
 
     /// Returns the context of requests with a credential. Fails if the credential belongs to another issuer.

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use futures_util::{Stream, StreamExt};
 use http::Method;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,6 @@ use super::session::Session;
 use crate::r2r::config;
 use crate::rest::{Answer, Rest, RestRequest};
 use net::http::Form;
-use net::sse::Event;
 use upstream::api::{Error, ServerContext};
 
 /// An account. Its other members are not needed.
@@ -87,8 +85,7 @@ impl Client {
         path: &[&str],
         body: &B,
     ) -> Result<T, Error> {
-        let answered =
-            async { self.made(|| self.request(Method::POST, path).json(body)).await?.json().await };
+        let answered = async { self.answer(path, body).await?.json().await };
         Box::pin(answered).await
     }
 
@@ -106,15 +103,14 @@ impl Client {
         self.made(|| self.request(Method::POST, path).multipart(form())).await?.json().await
     }
 
-    /// Sends `body` and returns the events of the answer. If R2R gives up, the stream just ends. The last
-    /// event says whether it was complete.
-    pub(super) async fn events<B: Serialize + Sync + ?Sized>(
+    /// Sends `body` as JSON, and returns the answer, which may be a stream of events. If R2R gives up, the stream just
+    /// ends. The last event says whether it was complete.
+    pub(super) async fn answer<B: Serialize + Sync + ?Sized>(
         &self,
         path: &[&str],
         body: &B,
-    ) -> Result<impl Stream<Item = Result<Event, Error>> + Send + use<B>, Error> {
-        let answer = self.made(|| self.request(Method::POST, path).json(body)).await?;
-        Ok(answer.events().boxed())
+    ) -> Result<Answer, Error> {
+        self.made(|| self.request(Method::POST, path).json(body)).await
     }
 
     /// Returns the id of Switchyard's account.

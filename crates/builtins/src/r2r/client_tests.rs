@@ -278,7 +278,8 @@ async fn a_generated_answer_comes_as_events() {
     let form = || Form::new().text("raw_text", "Tokens expire after one hour.");
     client.upload::<IgnoredAny>(&["documents"], form).await.expect("it is taken");
     let body = json!({"query": "When do tokens expire?", "rag_generation_config": {"stream": true}});
-    let events: Vec<_> = client.events(&["retrieval", "rag"], &body).await.expect("a stream").collect().await;
+    let events: Vec<_> =
+        client.answer(&["retrieval", "rag"], &body).await.expect("a stream").events().collect().await;
     let names: Vec<String> = events
         .into_iter()
         .map(|event| String::from_utf8_lossy(&event.expect("an event").name).into_owned())

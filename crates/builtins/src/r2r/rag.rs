@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -128,15 +129,18 @@ async fn stream_answer(
     collection: Id,
     report: &Report,
 ) -> Result<RagAnswer, Failure> {
-    if report.wants_progress() {
-        let stream = context.client.events(&["retrieval", "rag"], &body(input, collection, true)).await?;
-        // A stream that ends without an event gives no reason, so the request is repeated without a stream.
-        if let Some(answer) = rag_stream::read_answer(stream, collection, report).await? {
+    let path = ["retrieval", "rag"];
+    let streams = report.wants_progress();
+    let mut answered = context.client.answer(&path, &body(input, collection, streams)).await?;
+    // A proxy or another version may answer without a stream. The question is paid for, so that answer counts.
+    if streams && !answered.is_json() {
+        if let Some(answer) = rag_stream::read_answer(answered.events().boxed(), collection, report).await? {
             return Ok(RagAnswer { model: input.model.clone(), ..answer });
         }
+        // A stream that ends without an event gives no reason, so the request is repeated without a stream.
+        answered = context.client.answer(&path, &body(input, collection, false)).await?;
     }
-    let answered: Results<Generated> =
-        context.client.post(&["retrieval", "rag"], &body(input, collection, false)).await?;
+    let answered: Results<Generated> = answered.json().await?;
     let Generated { answer, search_results, metadata } = answered.results;
     let chunks = passages(search_results.chunk_search_results, collection)?;
     let is_complete = metadata.has_ended();

@@ -110,7 +110,6 @@ async fn fetch_metadata(provider: &Provider) -> Result<Metadata, Error> {
     place.set_path(&format!("{}/.well-known/openid-configuration", place.path().trim_end_matches('/')));
     let metadata: Metadata = match provider.services.document(&place).await? {
         Document::Found(metadata) => metadata,
-        Document::Later(error) => return Err(error),
         Document::Absent => {
             return Err(Error::refused(format!("there is no OpenID metadata at {place}; check `issuer`")));
         }

@@ -37,7 +37,8 @@ pub(super) fn rag(state: &State, body: &Value) -> Reply {
         .as_str()
         .map(|model| model.rsplit('/').next().unwrap_or(model));
     let stops = model == Some("stub-length");
-    if body["rag_generation_config"]["stream"] == json!(true) {
+    let streams = body["rag_generation_config"]["stream"] == json!(true) && model != Some("stub-no-stream");
+    if streams {
         return Reply::stream(streamed(&answer, &chunks, stops));
     }
     let mut results = recorded_results("rag");

@@ -6,12 +6,16 @@
 //!
 //! Not here: which files there are (`no_follow`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures_util::stream::{self, StreamExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
+use super::upload::{NextStep, TRIES, next_step, pause};
 use super::{Arguments, Ingest, IngestMode, Target, form};
 use crate::Report;
 use crate::answer::Failure;
@@ -104,11 +108,15 @@ impl Ingest {
             ignored: listed.ignored,
             stopped: None,
         };
-        let one = |path| self.one(path, &arguments, target);
+        let has_ingested = AtomicBool::new(false);
+        let one = |path| self.one(path, &arguments, target, &has_ingested);
         let mut files = std::pin::pin!(stream::iter(listed.files).map(one).buffer_unordered(UPLOADS));
         while let Some((path, outcome)) = files.next().await {
             match outcome {
-                Ok(()) => answer.ingested += 1,
+                Ok(()) => {
+                    has_ingested.store(true, Ordering::Relaxed);
+                    answer.ingested += 1;
+                }
                 Err(Failure::Failed(error)) if ends_all(&error) && answer.ingested == 0 => {
                     return Err(error.into());
                 }
@@ -122,22 +130,38 @@ impl Ingest {
         Ok(answer)
     }
 
+    /// Ingests one file. A temporary failure before the first file `has_ingested` ends the call, which the gateway repeats.
+    /// Later ones are repeated here.
     async fn one(
         &self,
         file_path: String,
         of: &FolderArguments,
         target: Target,
+        has_ingested: &AtomicBool,
     ) -> (String, Result<(), Failure>) {
-        let arguments = Arguments {
-            file_path: file_path.clone(),
-            collection_id: of.collection_id,
-            metadata: of.metadata.clone(),
-            ingestion_mode: of.ingestion_mode,
-            run_async: false,
-        };
         let target = Target { is_known: true, ..target };
-        let outcome = self.ingest(arguments, target, &Report::none()).await;
-        (file_path, outcome.map(drop))
+        let mut tries = 0;
+        loop {
+            let arguments = Arguments {
+                file_path: file_path.clone(),
+                collection_id: of.collection_id,
+                metadata: of.metadata.clone(),
+                ingestion_mode: of.ingestion_mode,
+                run_async: false,
+            };
+            let outcome = self.ingest(arguments, target, &Report::none()).await.map(drop);
+            tries += 1;
+            match &outcome {
+                Err(Failure::Failed(error))
+                    if tries < TRIES
+                        && has_ingested.load(Ordering::Relaxed)
+                        && next_step(error) != NextStep::Stop =>
+                {
+                    sleep(pause(tries, error)).await;
+                }
+                _ => return (file_path, outcome),
+            }
+        }
     }
 }
 

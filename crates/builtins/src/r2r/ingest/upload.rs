@@ -36,8 +36,8 @@ const LONGEST_UNAWAITED: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Longest wait for the answer to a request other than the upload, which R2R may answer after the whole ingestion.
 const LONGEST_ANSWER: Duration = Duration::from_mins(1);
-/// Most attempts of a request if a client waits for it.
-const TRIES: u32 = 3;
+/// Most attempts of a request if a client waits for it, and of one file of a folder.
+pub(super) const TRIES: u32 = 3;
 /// How long R2R may work on a document. It never resumes a document that it was stopped in the middle of, so
 /// an older one counts as left behind and is replaced.
 const LONGEST_WORK: Duration = Duration::from_hours(1);
@@ -146,25 +146,13 @@ impl Upload<'_> {
         }
     }
 
-    /// Sends the document, until R2R has it.
+    /// Sends the document. After an answer that does not say so, looks whether R2R has it. The caller repeats the upload.
     async fn send(&self) -> Result<(), Failure> {
-        let mut tries = 0;
-        loop {
-            let Err(error) = self.sent().await? else { return Ok(()) };
-            tries += 1;
-            tracing::debug!(document = %self.form.id, tries, %error, "a document was not accepted at once");
-            let next = next_step(&error);
-            if next == NextStep::Stop {
-                return Err(error.into());
-            }
-            sleep(pause(tries, &error)).await;
-            if next == NextStep::Look && self.insist(|| self.client.document(self.form.id)).await?.is_some() {
-                return Ok(());
-            }
-            if tries == TRIES {
-                return Err(error.into());
-            }
-        }
+        let Err(error) = self.sent().await? else { return Ok(()) };
+        tracing::debug!(document = %self.form.id, %error, "a document was not accepted at once");
+        let is_there = next_step(&error) == NextStep::Look
+            && self.insist(|| self.client.document(self.form.id)).await?.is_some();
+        if is_there { Ok(()) } else { Err(error.into()) }
     }
 
     /// Sends the document once, and waits until R2R answers or is seen to have finished.
@@ -220,8 +208,8 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// Repeats a request until it is answered, a few times if a client waits. Only for reading, removing and
-    /// joining, which may be repeated.
+    /// Repeats a request until it is answered, a few times if a client waits. Before R2R has the document, nothing is
+    /// repeated, because the caller repeats the upload. Only for reading, removing and joining, which may be repeated.
     async fn insist<T, F: Future<Output = Result<T, Error>>>(
         &self,
         ask: impl Fn() -> F,
@@ -234,8 +222,8 @@ impl Upload<'_> {
                 Err(_) => Error::TimedOut { after: LONGEST_ANSWER },
             };
             tries += 1;
-            let client_waits = self.is_awaited || !self.progress.borrow().is_accepted;
-            if client_waits && tries == TRIES || next_step(&error) == NextStep::Stop {
+            let is_last = !self.progress.borrow().is_accepted || self.is_awaited && tries == TRIES;
+            if is_last || next_step(&error) == NextStep::Stop {
                 return Err(error.into());
             }
             sleep(pause(tries, &error)).await;
@@ -299,7 +287,7 @@ pub(super) fn refusal(path: &str, because: &str) -> Refusal {
 
 /// The next step after an error.
 #[derive(Debug, PartialEq, Eq)]
-enum NextStep {
+pub(super) enum NextStep {
     /// Give up: a repetition would fail too.
     Stop,
     /// Repeat the request: it had no effect.
@@ -308,7 +296,7 @@ enum NextStep {
     Look,
 }
 
-fn next_step(error: &Error) -> NextStep {
+pub(super) fn next_step(error: &Error) -> NextStep {
     match error {
         // R2R is unavailable, or asks the client to wait.
         Error::Connect { .. }
@@ -326,7 +314,7 @@ fn next_step(error: &Error) -> NextStep {
 }
 
 /// Returns the pause that R2R asks for, up to a limit. Otherwise the pause doubles each time.
-fn pause(tries: u32, error: &Error) -> Duration {
+pub(super) fn pause(tries: u32, error: &Error) -> Duration {
     let requested = match error {
         Error::Backend { retry_after, .. } | Error::Status { retry_after, .. } => *retry_after,
         _ => None,
