@@ -72,7 +72,7 @@ async fn credentials_of_the_file_do_not_go_to_the_next_login_service_while_the_f
     assert!(!next.was_found(), "nobody knows whether the credentials are of the second one");
 }
 
-/// Serves OpenID metadata with the endpoints of `service`, and OAuth metadata that is broken.
+/// Serves `OpenID` metadata with the endpoints of `service`, and OAuth metadata that is broken.
 fn with_openid_only(service: &TokenService, broken: &'static str) -> Served {
     let endpoints = service.issuer();
     let serve = move |headers: HeaderMap, uri: Uri| {

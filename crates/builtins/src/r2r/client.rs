@@ -110,7 +110,7 @@ impl Client {
         path: &[&str],
         body: &B,
     ) -> Result<Answer, Error> {
-        self.made(|| self.request(Method::POST, path).json(body)).await
+        Box::pin(self.made(|| self.request(Method::POST, path).json(body))).await
     }
 
     /// Returns the id of Switchyard's account.

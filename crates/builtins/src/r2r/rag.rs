@@ -140,7 +140,7 @@ async fn stream_answer(
         // A stream that ends without an event gives no reason, so the request is repeated without a stream.
         answered = context.client.answer(&path, &body(input, collection, false)).await?;
     }
-    let answered: Results<Generated> = answered.json().await?;
+    let answered: Results<Generated> = Box::pin(answered.json()).await?;
     let Generated { answer, search_results, metadata } = answered.results;
     let chunks = passages(search_results.chunk_search_results, collection)?;
     let is_complete = metadata.has_ended();
