@@ -94,12 +94,13 @@ pub(super) async fn first(
     let mut trials = SharedTimeout::of(started, &requests);
     let admission = gateway.manager.shared_admission();
     let mut last_error: Option<ErrorObject> = None;
+    let is_alone = requests.len() == 1; // then its server was opened when it was found
     for (number, request) in requests.into_iter().enumerate() {
         let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let admission = admission.clone();
         let request = RoutedRequest { started: trials.started, timeout, admission, ..request };
-        let is_opened = gateway.open(caller, request.server_name(), event_sender).await;
+        let is_opened = !is_alone && gateway.open(caller, request.server_name(), event_sender).await;
         // The servers before it may have taken long.
         let request = if is_opened || number > 0 { gateway.manager.renewed(request) } else { Ok(request) };
         let era = caller.version.era();
