@@ -66,7 +66,7 @@ impl Gateway {
             found => found,
         };
         // The wait for the connection is part of the time of the call.
-        routed.map(|request| RoutedRequest { started, timeout, ..request })
+        routed.map(|request| RoutedRequest { timeout, started, ..request })
     }
 
     /// Looks up a name or URI of `caller` with `find`, and opens its connection to the `server` of what is found. Looks again
