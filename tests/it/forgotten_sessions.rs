@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::scripted::{ReceivedRequest, Step, TestServer, end, full, stream};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, chunk, end, event, full, stream};
 
 use crate::support::{Gateway, Registry, Running, at_once, eventually, odd};
 
@@ -226,18 +226,16 @@ async fn an_idle_session_is_opened_again_after_a_health_check() {
     .await;
 }
 
+/// Answers of a server to all requests on a session that it forgot.
+const ERRORS: [Form; 4] = [
+    Form(200, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"Session not found"}}"#),
+    Form(200, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"Method not found"}}"#),
+    Form(400, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32600,"message":"Not initialized"}}"#),
+    Form(500, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"no session"}}"#),
+];
+
 #[tokio::test]
 async fn a_session_whose_requests_all_get_errors_is_opened_again_after_a_ping() {
-    const ERRORS: [Form; 4] = [
-        Form(
-            200,
-            JSON,
-            r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"Session not found"}}"#,
-        ),
-        Form(200, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"Method not found"}}"#),
-        Form(400, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32600,"message":"Not initialized"}}"#),
-        Form(500, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"no session"}}"#),
-    ];
     at_once(ERRORS, async |form| {
         let server = Forgetful::new(form, false).await;
         let gateway = Gateway::of(&server.registry().setting("health_check_interval: 1")).start().await;
@@ -255,6 +253,63 @@ async fn a_session_whose_requests_all_get_errors_is_opened_again_after_a_ping() 
         assert!(breaker_is_closed(&gateway).await, "{form:?}");
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_forgotten_before_its_first_ping_is_opened_again() {
+    at_once(ERRORS, async |form| {
+        let server = Forgetful::new(form, false).await;
+        let gateway = Gateway::of(&server.registry().setting("health_check_interval: 1")).start().await;
+        gateway.offers(&["fine", "odd"]).await;
+        server.forget();
+        assert!(!server.server.seen().iter().any(|seen| seen.method() == "ping"), "{form:?}: no ping yet");
+        eventually(&format!("another session after {form:?}"), async || {
+            let called = gateway.call("one", "fine", json!({})).await;
+            (called.status == 200 && called.json()["success"] == true).then_some(())
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_result_on_a_resumed_stream_shows_that_the_session_lives() {
+    let (opened, pings) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let count = Arc::clone(&opened);
+    let server = odd::http(move |seen| {
+        let id = seen.id();
+        match seen.method().as_str() {
+            "initialize" => {
+                count.fetch_add(1, Ordering::Relaxed);
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, odd::usual_result(seen)?);
+                Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
+            }
+            "ping" if [1, 2].contains(&pings.fetch_add(1, Ordering::Relaxed)) => {
+                let error = r#"{"code":-32603,"message":"no"}"#;
+                Some(vec![full(200, JSON, &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))])
+            }
+            "tools/call" => {
+                let begun = format!("id: {id}\nretry: 50\ndata: \n\n");
+                Some(vec![stream("connection: close\r\n"), chunk(&begun), end(), Step::Close])
+            }
+            "" if seen.line.starts_with("GET") => {
+                let id = seen.header("last-event-id")?;
+                let reply = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}"#);
+                Some(vec![stream(""), event(&reply), end()])
+            }
+            _ => None,
+        }
+    })
+    .await;
+    let registry = Registry::new().http("one", server.url.as_str()).setting("health_check_interval: 1");
+    let gateway = Gateway::of(&registry).start().await;
+    let is_ping = |seen: &ReceivedRequest| seen.method() == "ping";
+    server.saw(2, is_ping).await;
+    let before = opened.load(Ordering::Relaxed);
+    assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200);
+    assert_eq!(server.seen().iter().filter(|seen| is_ping(seen)).count(), 2, "between the two errors");
+    server.saw(4, is_ping).await;
+    assert_eq!(opened.load(Ordering::Relaxed), before);
 }
 
 #[tokio::test]
@@ -319,6 +374,57 @@ async fn the_session_of_one_client_is_opened_again_too() {
         assert!(format!("{answer:?}").contains("hi"), "{form:?}: {answer:?}");
         assert!(server.opened() > opened, "{form:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_method_that_a_new_session_refuses_too_is_unknown_and_its_refusal_ends_no_session() {
+    const INITIALIZED: &str = r#"{"protocolVersion":"2025-06-18","serverInfo":{"name":"odd","version":"1"},
+        "capabilities":{"tools":{},"prompts":{},"resources":{}}}"#;
+    at_once([REPEATED[0], REPEATED[2], REPEATED[5]], async |form| {
+        let (opened, current) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<String>>::default());
+        let (count, known) = (Arc::clone(&opened), Arc::clone(&current));
+        let server = odd::http(move |seen| {
+            let Form(status, headers, body) = form;
+            let refused = || Some(vec![full(status, headers, &body.replace("$ID", &seen.id()))]);
+            let method = seen.method();
+            if method == "initialize" {
+                let id = format!("s{}", count.fetch_add(1, Ordering::Relaxed) + 1);
+                known.lock().expect("no panic").clone_from(&id);
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{INITIALIZED}}}"#, seen.id());
+                return Some(vec![full(200, &format!("{JSON}mcp-session-id: {id}\r\n"), &body)]);
+            }
+            let session = seen.header("mcp-session-id")?;
+            let is_unknown = ["prompts/list", "resources/list", "resources/templates/list", "ping"];
+            if *known.lock().expect("no panic") != session || is_unknown.contains(&method.as_str()) {
+                return refused();
+            }
+            None
+        })
+        .await;
+        let registry = Registry::new().http("one", server.url.as_str()).setting("health_check_interval: 1");
+        let gateway = Gateway::of(&registry).start().await;
+        gateway.offers(&["fine", "odd"]).await;
+        let pings = async |more: usize| {
+            let is_ping = |seen: &ReceivedRequest| seen.method() == "ping";
+            let before = server.seen().iter().filter(|seen| is_ping(seen)).count();
+            server.saw(before + more, is_ping).await;
+        };
+        pings(3).await;
+        let before = opened.load(Ordering::Relaxed);
+        assert!(before <= 6, "{form:?}: {before} sessions");
+        pings(3).await;
+        assert_eq!(opened.load(Ordering::Relaxed), before, "{form:?}");
+        let status = gateway.get("/servers/one").await.json();
+        let problems = status["offer_problems"].to_string();
+        assert!(
+            status["state"] == "ready" && problems.contains("does not know prompts/list"),
+            "{form:?}: {status}"
+        );
+        current.lock().expect("no panic").clear();
+        assert_eq!(gateway.call("one", "fine", json!({})).await.json()["success"], true, "{form:?}");
+        assert_eq!(opened.load(Ordering::Relaxed), before + 1, "{form:?}: the session was really forgotten");
     })
     .await;
 }

@@ -27,6 +27,7 @@ mod ends;
 mod error_members;
 mod every_method;
 mod fidelity;
+mod first_calls;
 mod first_file;
 mod flows;
 mod foreign_configs;

@@ -417,3 +417,39 @@ async fn content_that_is_no_list_is_not_lost_over_rest() {
         assert_eq!((&called["success"], &called["data"]), (&json!(true), &data), "{content}: {called}");
     }
 }
+
+#[tokio::test]
+async fn a_list_that_is_null_or_missing_counts_as_empty_and_its_server_as_usable() {
+    const BOTH: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}},
+        "serverInfo":{"name":"odd","version":"1"}}"#;
+    const TOOLS: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},
+        "serverInfo":{"name":"odd","version":"1"}}"#;
+    const PROMPTS: &str = r#"{"prompts":[{"name":"p"}]}"#;
+    for (initialized, tools, prompts, counts) in [
+        (BOTH, r#"{"tools":null}"#, PROMPTS, [0, 1]),
+        (BOTH, "{}", PROMPTS, [0, 1]),
+        (BOTH, "", r#"{"prompts":null}"#, [2, 0]),
+        (TOOLS, r#"{"tools":null}"#, "", [0, 0]),
+        (TOOLS, "{}", "", [0, 0]),
+    ] {
+        let server = odd::http(move |seen| {
+            let text = match seen.method().as_str() {
+                "initialize" => initialized,
+                "tools/list" => tools,
+                "prompts/list" => prompts,
+                _ => return None,
+            };
+            (!text.is_empty()).then(|| vec![testkit::scripted::result(seen, text)])
+        })
+        .await;
+        let gateway = Gateway::of(&over_http(server.url.as_str())).start().await;
+        let status = eventually(&format!("ready with {tools} and {prompts}"), async || {
+            let entry = entry(&gateway).await;
+            (entry["state"] == "ready" && entry["offer_problems"].is_array()).then_some(entry)
+        })
+        .await;
+        let listed = ["tool_count", "prompt_count"].map(|count| status[count].as_u64().unwrap_or_default());
+        let problems = status["offer_problems"].to_string();
+        assert!(listed == counts && problems.contains("counts as empty"), "{tools} {prompts}: {status}");
+    }
+}

@@ -1,13 +1,16 @@
 //! Secrets of each caller in headers (`${principal:NAME}`): who sets them, which requests have them, and the error for a
 //! caller without one.
 
+use std::time::{Duration, Instant};
+
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
+use testkit::scripted::Step;
 
 use crate::messages::texts_of;
 use crate::revoked::bearer;
 use crate::support::scripted::{Act, ReceivedRequest, Scripted, Server, Tool};
-use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually};
+use crate::support::{Answer, Client, Gateway, Registry, Running, api_keys, eventually, odd};
 
 const OPERATOR: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const ALICE: &str = "swy_alice_abcdef0123456789abcdef0123456789abcdef0123456789";
@@ -540,4 +543,25 @@ async fn misplaced_references_are_refused_with_their_line_and_a_hint() {
         let (code, text) = own(line);
         assert_eq!(code, Some(0), "{line}: {text}");
     }
+}
+
+#[tokio::test]
+async fn first_call_of_a_principal_at_a_hanging_server_ends_at_the_timeout_of_the_call() {
+    let server = odd::http(|seen| {
+        let hangs = seen.method() == "initialize" && seen.header("x-api-key") == Some(&value("bob"));
+        hangs.then(|| vec![Step::Hang])
+    })
+    .await;
+    let registry = Registry::new().http("crm", server.url.as_str()).with(HEADER).setting(&keys());
+    let gateway = Gateway::of(&registry).start().await;
+    for (key, who) in [(ALICE, "alice"), (BOB, "bob")] {
+        set(&gateway, key, &value(who)).await;
+    }
+    let fine = |timeout: u64| json!({"server": "crm", "tool": "fine", "timeout": timeout}).to_string();
+    let answered = rest(&gateway, ALICE, "/call").post(&fine(10), &[]).await;
+    assert_eq!(answered.status, 200, "{answered:?}");
+    let started = Instant::now();
+    let refused = rest(&gateway, BOB, "/call").post(&fine(2), &[]).await;
+    assert_ne!(refused.status, 200, "{refused:?}");
+    assert!(started.elapsed() < Duration::from_millis(2_900), "{:?}: {refused:?}", started.elapsed());
 }

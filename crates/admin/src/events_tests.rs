@@ -36,7 +36,7 @@ async fn call_as(gateway: &Gateway, principal: &str, arguments: Value) {
         params: Some(params),
     };
     let served = gateway::Gateway::new(Arc::clone(&gateway.manager), Shutdown::new());
-    served.call_tool(&caller, &request, None, &EventSender::none()).await.reply.expect("a result");
+    served.call_tool(&caller, &request, &EventSender::none()).await.reply.expect("a result");
 }
 
 /// Calls a tool.

@@ -34,7 +34,8 @@ pub(super) fn caller(
     let scope = Scope { server, ..api.scope(principal, request.view.as_deref())? };
     let source = CallSource { request_id: Some(id), is_rest: true };
     let forwarded = api.manager.forwarded(headers).map_err(|too_large| Problem::from(*too_large))?;
-    Ok(Caller::of_program(principal.clone(), scope, capabilities).in_request(source).forwarding(forwarded))
+    let caller = Caller::of_program(principal.clone(), scope, capabilities).within(request.timeout);
+    Ok(caller.in_request(source).forwarding(forwarded))
 }
 
 /// Calls the tool of `request`. Messages of the server before its response go to `event_sender`. `host` is the `Host` of the
@@ -47,7 +48,7 @@ pub(super) async fn run(
     meta: Option<&Raw>,
     event_sender: &EventSender,
 ) -> CallResponse {
-    let CallRequest { tool, arguments, timeout, .. } = request;
+    let CallRequest { tool, arguments, .. } = request;
     if let Some(response) = gateway.login_called(&caller.principal, (&caller.scope, &tool), host) {
         return response;
     }
@@ -57,7 +58,7 @@ pub(super) async fn run(
         None => params,
     });
     let request = Request { id: MessageId::from_u64(1), method: method::TOOLS_CALL.into(), params };
-    gateway.call_tool(caller, &request, timeout, event_sender).await
+    gateway.call_tool(caller, &request, event_sender).await
 }
 
 /// The result in `response` as its client gets it.

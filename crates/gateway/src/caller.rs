@@ -1,6 +1,7 @@
 //! The client of a request, and its protocol revision.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::notifications::Mailbox;
 use super::param_headers::ParamHeaders;
@@ -14,7 +15,9 @@ use protocol::meta::{self, Sender};
 use protocol::{Abilities, ErrorObject, LogLevel, Method, Version};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
 use runtime::telemetry::RequestId;
-use upstream::{Affinity, AttemptLog, Call, CallSource, ForwardedHeaders, Owner};
+use runtime::worker::now;
+use tokio::time::Instant;
+use upstream::{Affinity, AttemptLog, Call, CallSource, Deadline, ForwardedHeaders, Owner};
 
 /// Smallest description of a client, in bytes, that is charged to the memory budget.
 const SMALL_DESCRIPTION: usize = 512;
@@ -49,6 +52,8 @@ pub struct Caller {
     pub(super) param_headers: Option<ParamHeaders>,
     /// Whether it reads responses of both eras as their servers sent them, and can answer no server request.
     pub(super) reads_both_eras: bool,
+    /// When its call has to end, if the request says so.
+    pub(super) deadline: Option<Deadline>,
 }
 
 impl Caller {
@@ -78,6 +83,7 @@ impl Caller {
             forwarded: None,
             param_headers: None,
             reads_both_eras: false,
+            deadline: None,
         }
     }
 
@@ -108,6 +114,7 @@ impl Caller {
             forwarded: None,
             param_headers: None,
             reads_both_eras: false,
+            deadline: None,
         }
     }
 
@@ -138,6 +145,7 @@ impl Caller {
             forwarded: None,
             param_headers: None,
             reads_both_eras,
+            deadline: None,
         }
     }
 
@@ -205,6 +213,22 @@ impl Caller {
     #[must_use]
     pub fn forwarding(self, forwarded: Option<ForwardedHeaders>) -> Self {
         Self { forwarded, ..self }
+    }
+
+    /// Ends its call `timeout` from now, whatever the `timeout` of the server is.
+    #[must_use]
+    pub fn within(self, timeout: Option<Duration>) -> Self {
+        Self { deadline: timeout.map(|timeout| Deadline::fixed(now(), timeout)), ..self }
+    }
+
+    /// When the time of a request that is handled now began.
+    pub(super) fn started(&self) -> Instant {
+        self.deadline.map_or_else(now, |deadline| deadline.started)
+    }
+
+    /// The whole time of its call, if the request says so.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.at - deadline.started)
     }
 
     /// Returns the scope and the private connections, for the lookup of names.

@@ -12,6 +12,7 @@ use super::{Gateway, Row, unlisted};
 use crate::manager::{Error, RoutedRequest};
 use json::Raw;
 use protocol::method;
+use tokio::time::timeout;
 use upstream::{Call, EventSender, SenderLoan, WaitFor};
 
 impl Gateway {
@@ -53,7 +54,8 @@ impl Gateway {
         // A call whose headers contradict it is refused whatever its server is, which may take long to connect. Then the
         // refusal could not have its status any more.
         let agrees = |request: &RoutedRequest| caller.check_headers(request).is_ok();
-        match self
+        let (started, timeout) = (caller.started(), caller.timeout());
+        let routed = match self
             .found(caller, find, |request| agrees(request).then(|| request.server_name()), event_sender)
             .await
         {
@@ -62,7 +64,9 @@ impl Gateway {
                     .unwrap_or(Err(error))
             }
             found => found,
-        }
+        };
+        // The wait for the connection is part of the time of the call.
+        routed.map(|request| RoutedRequest { timeout, started, ..request })
     }
 
     /// Looks up a name or URI of `caller` with `find`, and opens its connection to the `server` of what is found. Looks again
@@ -95,7 +99,12 @@ impl Gateway {
     async fn connect(&self, caller: &Caller, only: Option<&str>, awaited: WaitFor) {
         let call = caller.call(method::TOOLS_LIST, &Raw::empty_object());
         let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
-        self.manager.open_session(&caller.scope, &call, only, awaited).await;
+        let opened = self.manager.open_session(&caller.scope, &call, only, awaited);
+        match caller.deadline {
+            // The rest of the time is for the call.
+            Some(deadline) => drop(timeout(deadline.left() / 2, opened).await),
+            None => opened.await,
+        }
         if let Some(mailbox) = &caller.mailbox {
             mailbox.begin_with(self.manager.revisions(caller.viewer(), &caller.principal));
         }

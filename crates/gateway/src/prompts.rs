@@ -48,7 +48,7 @@ pub(super) async fn complete(
     let params = params
         .ok_or_else(|| params::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
     let reference = reference(params)?;
-    let call = caller.call(method::COMPLETE, params);
+    let (started, call) = (caller.started(), caller.call(method::COMPLETE, params));
     let find = || gateway.manager.completion_requests(caller.viewer(), &reference, &call);
     let mut found = gateway.found(caller, find, only_server, event_sender).await;
     if let (Err(Error::NameNotFound { .. }), Reference::Prompt(name)) = (&found, &reference)
@@ -57,7 +57,7 @@ pub(super) async fn complete(
         found = unlisted.map(|request| vec![request]);
     }
     let requests = found.map_err(|failure| refused(caller, &failure))?;
-    first(gateway, caller, requests, event_sender).await.map(|(_, result)| result)
+    first(gateway, caller, started, requests, event_sender).await.map(|(_, result)| result)
 }
 
 fn reference(params: &Raw) -> Result<Reference, ErrorObject> {

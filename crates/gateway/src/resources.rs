@@ -60,12 +60,12 @@ pub(super) async fn at(
     (method, uri, params): (&'static str, &str, &Raw),
     event_sender: &EventSender,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
-    let call = caller.call(method, params);
+    let (started, call) = (caller.started(), caller.call(method, params));
     let find = || gateway.manager.resource_requests(caller.viewer(), uri, &call);
     let found = gateway.found(caller, find, only_server, event_sender).await;
     let requests = found.map_err(|failure| refused(caller, &failure))?;
     let is_alone = requests.len() == 1;
-    match first(gateway, caller, requests, event_sender).await {
+    match first(gateway, caller, started, requests, event_sender).await {
         Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, uri)),
         answered => answered,
     }
@@ -82,23 +82,25 @@ pub(super) struct ReadFrom {
     pub(super) uri: String,
 }
 
-/// Returns the first result of `requests`. Without one, it returns the first error other than "missing", or
+/// Returns the first result of `requests`, whose time began at `started`. Without one, it returns the first error other than "missing", or
 /// else the last error.
 pub(super) async fn first(
     gateway: &Gateway,
     caller: &Caller,
+    started: Instant,
     requests: Vec<RoutedRequest>,
     event_sender: &EventSender,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
-    let mut trials = SharedTimeout::of(&requests);
+    let mut trials = SharedTimeout::of(started, &requests);
     let admission = gateway.manager.shared_admission();
     let mut last_error: Option<ErrorObject> = None;
+    let is_alone = requests.len() == 1; // then its server was opened when it was found
     for (number, request) in requests.into_iter().enumerate() {
         let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let admission = admission.clone();
         let request = RoutedRequest { started: trials.started, timeout, admission, ..request };
-        let is_opened = gateway.open(caller, request.server_name(), event_sender).await;
+        let is_opened = !is_alone && gateway.open(caller, request.server_name(), event_sender).await;
         // The servers before it may have taken long.
         let request = if is_opened || number > 0 { gateway.manager.renewed(request) } else { Ok(request) };
         let era = caller.version.era();
@@ -126,8 +128,8 @@ struct SharedTimeout {
 }
 
 impl SharedTimeout {
-    fn of(requests: &[RoutedRequest]) -> Self {
-        let (started, left) = (Instant::now(), u32::try_from(requests.len()).unwrap_or(u32::MAX));
+    fn of(started: Instant, requests: &[RoutedRequest]) -> Self {
+        let left = u32::try_from(requests.len()).unwrap_or(u32::MAX);
         let timeouts = || {
             let timeout = |request: &RoutedRequest| request.server.upstream.config().timeout;
             requests.iter().map(timeout).max().map_or(TRIALS, |longest| longest.min(TRIALS))

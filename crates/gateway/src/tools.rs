@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::caller::Caller;
 use super::{Gateway, Row, collect, error, references};
@@ -13,15 +12,14 @@ use json::Raw;
 use protocol::{ErrorCode, ErrorObject, Problem, Request, method};
 use runtime::worker::now;
 use tokio::time::{Instant, timeout_at};
-use upstream::{EventSender, ResponseBody};
+use upstream::{Deadline, EventSender, ResponseBody};
 
 impl Gateway {
-    /// Calls a tool for a REST client. `timeout` overrides the server's, and includes the time for finding the server.
+    /// Calls a tool for a REST client, within the time of `caller`.
     pub async fn call_tool(
         &self,
         caller: &Caller,
         request: &Request,
-        timeout: Option<Duration>,
         event_sender: &EventSender,
     ) -> CallResponse {
         let arrived = now();
@@ -29,9 +27,7 @@ impl Gateway {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.open_session(caller, Some(Row::CallTool), event_sender)).await;
         }
-        // The time for the call itself does not run while private connections are opened.
-        let started = now();
-        let routed = route(self, caller, request.params.as_ref(), timeout, event_sender).await;
+        let routed = route(self, caller, request.params.as_ref(), event_sender).await;
         // Without a server, the reply is an error that says why.
         let (server, subject) = match &routed {
             Ok(routed) => (Arc::clone(routed.server_name()), Arc::clone(&routed.subject)),
@@ -39,14 +35,13 @@ impl Gateway {
         };
         // Pinned in place, because moving a large future costs time in every call.
         let mut call = pin!(async {
-            let routed = RoutedRequest { timeout, started, ..routed? };
-            collect(forward(self, caller, routed, event_sender).await?, caller.version.era()).await
+            collect(forward(self, caller, routed?, event_sender).await?, caller.version.era()).await
         });
-        let mut reply = match timeout {
+        let mut reply = match caller.deadline {
             // Usually the deadline of the request at its server ends it.
-            Some(limit) => timeout_at(started + limit, &mut call)
+            Some(deadline) => timeout_at(deadline.at, &mut call)
                 .await
-                .unwrap_or_else(|_| Err(timed_out(caller, limit, &server, &subject))),
+                .unwrap_or_else(|_| Err(timed_out(caller, &server, &subject))),
             None => (&mut call).await,
         };
         if !caller.reads_both_eras && self.manager.has_logins() {
@@ -64,16 +59,15 @@ pub(super) async fn call(
     params: Option<&Raw>,
     event_sender: &EventSender,
 ) -> Result<ResponseBody, ErrorObject> {
-    let request = route(gateway, caller, params, None, event_sender).await?;
+    let request = route(gateway, caller, params, event_sender).await?;
     forward(gateway, caller, request, event_sender).await
 }
 
-/// Finds the server of a call that `caller` may make. Waits for servers that are still starting, at most for `patience`.
+/// Finds the server of a call that `caller` may make. Waits for servers that are still starting.
 async fn route(
     gateway: &Gateway,
     caller: &Caller,
     params: Option<&Raw>,
-    patience: Option<Duration>,
     event_sender: &EventSender,
 ) -> Result<RoutedRequest, ErrorObject> {
     if !caller.principal.may(Action::Call) {
@@ -81,7 +75,8 @@ async fn route(
     }
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
-    let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, patience);
+    let patience = || caller.deadline.map(Deadline::left);
+    let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, patience());
     let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, event_sender).await;
     request.map_err(|error| {
         let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
@@ -90,7 +85,8 @@ async fn route(
     })
 }
 
-fn timed_out(caller: &Caller, limit: Duration, server: &str, tool: &str) -> ErrorObject {
+fn timed_out(caller: &Caller, server: &str, tool: &str) -> ErrorObject {
+    let limit = caller.timeout().unwrap_or_default();
     let text = format!("the call took longer than its timeout of {} s", limit.as_secs_f64());
     Problem::new(ErrorCode::TimedOut, text).about(Some(server), Some(tool)).error(caller.version.era())
 }

@@ -59,6 +59,7 @@ pub(super) async fn answer(
     if request.method.known().is_some() || !is_method(&request.method) {
         return None;
     }
+    let started = caller.started();
     gateway.open(caller, &server(&gateway.manager, caller)?, event_sender).await;
     // That may have taken long, and the configuration may be another one.
     let server = server(&gateway.manager, caller)?;
@@ -66,7 +67,10 @@ pub(super) async fn answer(
     (call.method, call.params) = (request.method.clone(), request.params.clone());
     let routed = gateway.manager.request_at(&server, request.method.as_str().into(), call);
     Some(match routed {
-        Ok(routed) => Ok(bridge::call(gateway, caller, routed, event_sender).await),
+        Ok(routed) => {
+            let routed = RoutedRequest { started, ..routed };
+            Ok(bridge::call(gateway, caller, routed, event_sender).await)
+        }
         Err(gone) => Err(error::object(&gone, caller.version.era())),
     })
 }

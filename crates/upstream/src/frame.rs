@@ -19,7 +19,6 @@ use runtime::worker::now;
 /// The time of one piece of work, all attempts included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
-    started: Instant,
     pub(super) deadline: Deadline,
     /// The time of the last wait. Without a wait the clock is not read again.
     pub(super) now: Instant,
@@ -28,8 +27,7 @@ pub(super) struct Frame {
 impl Frame {
     /// The time from now to `deadline`.
     pub(super) fn until(deadline: impl Into<Deadline>) -> Self {
-        let now = now();
-        Self { started: now, deadline: deadline.into(), now }
+        Self { deadline: deadline.into(), now: now() }
     }
 
     /// The remaining time.
@@ -39,7 +37,7 @@ impl Frame {
 
     /// The whole time, including extensions by the messages in `event_sender`.
     pub(super) fn whole(self, event_sender: &EventSender) -> Duration {
-        event_sender.moved(self.deadline).saturating_duration_since(self.started)
+        event_sender.moved(self.deadline).saturating_duration_since(self.deadline.started)
     }
 
     /// Returns the output of `work`, or `None` if the deadline comes first; then no part of it was begun after the

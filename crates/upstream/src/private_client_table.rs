@@ -189,10 +189,15 @@ impl PrivateClients {
 // The lists on the private connection of one client, and how they are read. A client that requests them after a
 // change was announced gets the new ones.
 
-/// How long a request of a client waits for its connection, or for its lists.
+/// The longest time that a request of a client waits for its connection, or for its lists.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(10);
 
 impl Upstream {
+    /// How long a request waits for its connection, or for its lists. The other half of its time is for itself.
+    pub(super) fn list_wait(&self) -> Duration {
+        LIST_WAIT.min(self.config.timeout / 2)
+    }
+
     /// Whether the lists of the client of `affinity` are to be read again, because its server announced a change.
     pub fn is_stale(&self, affinity: &Affinity) -> bool {
         self.pool.private_clients.get(affinity).is_some_and(|client| client.is_stale())
@@ -206,6 +211,6 @@ impl Upstream {
         let changes = client.events.changes();
         client.hurry.notify_one();
         let mut read = client.read.subscribe();
-        let _ = timeout(LIST_WAIT, read.wait_for(|read| *read >= changes)).await;
+        let _ = timeout(self.list_wait(), read.wait_for(|read| *read >= changes)).await;
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Invariants: one task for each client of a server. Messages of the server on the connection reach this
 //! client alone. A client's first request waits until the lists were read and the server has the answers to what it
-//! asked at its start. That takes at most [`LIST_WAIT`] after the connect began. A failed connect is not repeated
+//! asked at its start. That takes at most [`LIST_WAIT`] after the connect began, and half of the time of the request,
+//! which needs the rest. A failed connect is not repeated
 //! for [`RETRY_AFTER`], unless Switchyard itself closed the connection. When a connection closes, the offer stays
 //! published for [`LINGER`], for requests that look a name up at that moment. It is withdrawn before a client can get
 //! another task, so a late withdrawal never removes a newer offer.
@@ -93,7 +94,7 @@ impl Upstream {
             }
         };
         // After this time the task continues, but no request waits for it.
-        let _ = timeout_at(started + LIST_WAIT, is_done).await;
+        let _ = timeout_at((started + LIST_WAIT).min(Instant::now() + self.list_wait()), is_done).await;
     }
 
     /// Requests log lines of `level` and above on the private connection of `affinity`, if there is one.
@@ -122,11 +123,13 @@ impl Upstream {
     ) {
         let Some(mut requests) = client.affinity.requests() else { return };
         let _loan = client.affinity.lend_during_call(event_sender, call.owner, &call.sender.capabilities);
-        let answered = pin!(requests.wait_for(|(_, open)| *open == 0));
-        // The channel stays open while the affinity is held. If no answer comes in time, the call reports that.
-        if Frame::until(deadline).limit(event_sender, answered).await.is_some() {
+        let answered = pin!(async {
+            // The channel stays open while the affinity is held.
+            let _ = requests.wait_for(|(_, open)| *open == 0).await;
             self.apply(&client.affinity).await;
-        }
+        });
+        // If that takes too long, the call reports it.
+        let _ = Frame::until(deadline).limit(event_sender, answered).await;
     }
 
     /// Gives the server of `affinity` time to apply the answers to its requests.

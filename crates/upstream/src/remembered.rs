@@ -21,7 +21,7 @@ use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
 use super::principal_offers::PrincipalOffers;
-use super::private_client_table::{Demand, LIST_WAIT, ListSource, PrivateClient, WaitFor};
+use super::private_client_table::{Demand, ListSource, PrivateClient, WaitFor};
 use super::state_signs::StateSign;
 use super::status::State;
 use super::{Upstream, pool};
@@ -219,7 +219,7 @@ impl Upstream {
     /// Connects, if that is so: the next call needs a connection anyway.
     pub async fn decide(&self) {
         if self.has_to_decide() {
-            let _ = timeout(LIST_WAIT, self.pool.acquire(PoolRequest::Own)).await; // a failure shows with the call
+            let _ = timeout(self.list_wait(), self.pool.acquire(PoolRequest::Own)).await; // a failure shows with the call
         }
     }
 

@@ -192,7 +192,7 @@ impl RoutedRequest {
     pub(super) fn deadline(&self) -> Deadline {
         let config = self.server.upstream.config();
         match self.timeout {
-            Some(timeout) => (self.started + timeout).into(),
+            Some(timeout) => Deadline::fixed(self.started, timeout),
             None => Deadline::moving(self.started, config.timeout, config.max_timeout),
         }
     }

@@ -155,6 +155,8 @@ impl Drop for Pause {
 /// fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
+    /// When the time began.
+    pub started: Instant,
     /// The end, unless the server sends a message before.
     pub at: Instant,
     /// How messages extend it; `None` if they do not.
@@ -173,7 +175,17 @@ pub(crate) struct Moves {
 impl Deadline {
     /// A deadline `idle` after `started` or after the last message of the call, but at most `most` after `started`.
     pub fn moving(started: Instant, idle: Duration, most: Duration) -> Self {
-        Self { at: started + idle, moves: Some(Moves { idle, last: started + most }) }
+        Self { started, at: started + idle, moves: Some(Moves { idle, last: started + most }) }
+    }
+
+    /// A deadline `limit` after `started`, which does not move.
+    pub fn fixed(started: Instant, limit: Duration) -> Self {
+        Self { started, at: started + limit, moves: None }
+    }
+
+    /// The time from now to its end.
+    pub fn left(self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
     }
 
     /// The end after a message at `heard`.
@@ -188,14 +200,14 @@ impl Deadline {
     #[must_use]
     pub fn plus(self, margin: Duration) -> Self {
         let moves = self.moves.map(|Moves { idle, last }| Moves { idle: idle + margin, last: last + margin });
-        Self { at: self.at + margin, moves }
+        Self { at: self.at + margin, moves, ..self }
     }
 }
 
-/// A deadline that does not move.
+/// A deadline that does not move, of work that begins now.
 impl From<Instant> for Deadline {
     fn from(at: Instant) -> Self {
-        Self { at, moves: None }
+        Self { started: now(), at, moves: None }
     }
 }
 

@@ -436,19 +436,24 @@ impl Walk {
     }
 
     fn add(&mut self, page: &Raw, member: &str) -> Result<Step, Error> {
-        let items = page.get(member).filter(|items| items.bytes().starts_with(b"["));
-        let items = items.ok_or_else(|| Error::Malformed {
-            reason: format!("a page of the list has no array {member:?}"),
-        })?;
+        let items = page.get(member).filter(|items| !items.is_null());
+        // Some languages print an empty list as null, or leave it out.
+        let is_nothing = items.is_none() && page.is_object();
+        if !is_nothing && !items.as_ref().is_some_and(|items| items.bytes().starts_with(b"[")) {
+            return Err(Error::Malformed { reason: format!("a page of the list has no array {member:?}") });
+        }
         self.pages += 1;
         self.listed.bytes += page.bytes().len();
         let caching = Caching::of(page, self.era);
         self.listed.caching = Some(self.listed.caching.map_or(caching, |before| before.and(caching)));
-        for item in items.elements() {
+        for item in items.iter().flat_map(Raw::elements) {
             if self.listed.items.len() == MAX_ITEMS {
                 return Ok(Step::Stop("it has more than 10,000 items"));
             }
             self.listed.items.push(item);
+        }
+        if is_nothing {
+            return Ok(Step::Stop("a page without the array counts as empty"));
         }
         Ok(self.after(page.get("nextCursor").filter(|cursor| !cursor.is_null())))
     }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::HttpServer;
@@ -23,7 +24,7 @@ use crate::connection::{
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use crate::transport::background_send::{BackgroundSender, FAREWELL_LIMIT};
-use crate::transport::handshake::{self, RequestedRevision};
+use crate::transport::handshake::{self, PROBE_LIMIT, RequestedRevision};
 use crate::transport::http::{Cookies, Head};
 use crate::transport::inbound::FloodGuard;
 use crate::transport::pending::{Pending, Purpose};
@@ -186,7 +187,7 @@ impl State {
             self.background.send_last(running.into_iter().map(|id| cancelled(id).encode())).await;
             let farewell = self.server.client.send(|| Ok((delete.clone(), Bytes::new().into())), false);
             // Servers may refuse this and remove the session later.
-            let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
+            let _ = timeout(FAREWELL_LIMIT, farewell).await;
         }
     }
 
@@ -225,7 +226,8 @@ impl State {
                 if let Some(requested) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
                     event_sender.pause(requested);
                 }
-                self.resume(call, &reader, broken).await.map(ResponseBody::Buffered)
+                let reply = self.resume(call, &reader, broken).await?;
+                self.judge(call, RequestOutcome::Reply(reply, StatusCode::OK))
             }
         }
     }
@@ -296,7 +298,10 @@ impl State {
         {
             self.server.eras.forget();
             self.closing.close("the server now speaks another era");
-        } else if let Some(loss) = Loss::of(&outcome).or_else(|| self.session.loss_of_pings(call, &outcome))
+        } else if self.session.is_unknown(call, &outcome) {
+            let text = "the server refuses this method on each new session";
+            return Ok(ResponseBody::Buffered(Err(ErrorObject::new(code::METHOD_NOT_FOUND, text))));
+        } else if let Some(loss) = Loss::of(&outcome).or_else(|| self.session.loss_of_errors(call, &outcome))
             && self.session.lose(loss)
             && loss != Loss::Unclear
         {
@@ -347,7 +352,18 @@ impl Connection for LegacySession {
     }
 
     fn request<'a>(&'a self, call: &'a Call, event_sender: &'a EventSender) -> RequestFuture<'a> {
-        self.state.exchange(call, event_sender).boxed()
+        async move {
+            let answered = self.state.exchange(call, event_sender).await;
+            if let Ok(ResponseBody::Buffered(Err(_))) = &answered
+                && let Some(list) = self.state.session.list_after_ping(call)
+            {
+                let call = Call::of_gateway(list, None);
+                // Only what it shows of the session is of interest. Boxed: it is large, and rarely needed.
+                let _ = timeout(PROBE_LIMIT, Box::pin(self.state.exchange(&call, event_sender))).await;
+            }
+            answered
+        }
+        .boxed()
     }
 
     fn notify<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {

@@ -3,37 +3,45 @@
 //! Servers report it in many ways, and no text is read to find out. A wrong decision costs one handshake, and on a server
 //! that keeps state also that state. So an ambiguous refusal ends a shared session only a few times a minute; after that it
 //! is only the answer to its request, and health checks find out. On the session of one client there is no such limit.
+//! Some servers refuse methods that they do not know in the same way. If a request of Switchyard gets the refusal on the
+//! next session too, its method is unknown, and the session lives.
 //!
 //! Source: 2025-11-25 `basic/transports`, Session Management, which names 404. Not here: the repeat (`layers`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::SESSION_ENDED;
-use crate::connection::{Call, Closing};
+use crate::connection::{Call, Closing, Owner};
 use crate::transport::http::is_of_every_request;
 use crate::transport::streamable_http::answer::RequestOutcome;
 use protocol::error::code;
-use protocol::method;
+use protocol::feature::Kind;
+use protocol::{Method, method};
 
 /// The most shared sessions of one server that ambiguous refusals end within [`PERIOD`].
 const MOST: usize = 4;
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// The recent ends of sessions for which the server gave an ambiguous reason. All sessions with one server share it.
+/// The recent ends of sessions. All sessions with one server share it.
 #[derive(Debug, Default)]
-pub(in crate::transport::streamable_http) struct RecentLosses(Mutex<VecDeque<Instant>>);
+pub(in crate::transport::streamable_http) struct RecentLosses {
+    /// When the sessions ended for which the server gave an ambiguous reason.
+    ambiguous: Mutex<VecDeque<Instant>>,
+    /// The methods of Switchyard's own requests whose refusal ended a session, and when. A result removes its method.
+    refused: Mutex<Vec<(Method, Instant)>>,
+}
 
 impl RecentLosses {
     /// Counts another one, unless there were too many.
     fn admit(&self) -> bool {
-        // Nothing panics while the lock is held.
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing panics while one of the locks is held.
+        let mut recent = self.ambiguous.lock().unwrap_or_else(PoisonError::into_inner);
         while recent.front().is_some_and(|ended| ended.elapsed() >= PERIOD) {
             recent.pop_front();
         }
@@ -42,6 +50,20 @@ impl RecentLosses {
             recent.push_back(Instant::now());
         }
         is_admitted
+    }
+
+    /// Whether a refusal of `method` had ended another session before this one was opened at `opened`.
+    fn is_repeated(&self, method: &Method, opened: Instant) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = refused.iter().find(|(other, _)| other == method).map(|(_, at)| *at);
+        if first.is_none() {
+            refused.push((method.clone(), Instant::now()));
+        }
+        first.is_some_and(|first| first <= opened)
+    }
+
+    fn had_result(&self, method: &Method) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).retain(|(other, _)| other != method);
     }
 }
 
@@ -104,9 +126,12 @@ struct Inner {
     recent: Arc<RecentLosses>,
     is_lost: AtomicBool,
     is_certain: AtomicBool,
+    opened: Instant,
     /// Whether the server gave `ping` a result on it.
     was_pinged: AtomicBool,
-    /// Whether `ping` got an error after that, and no request a result since then.
+    /// The first list that Switchyard read on it.
+    known: OnceLock<Method>,
+    /// Whether one of these requests got an error after that, and no request a result since then.
     is_suspect: AtomicBool,
 }
 
@@ -123,29 +148,62 @@ impl SessionEnd {
             recent: Arc::clone(recent),
             is_lost: AtomicBool::new(false),
             is_certain: AtomicBool::new(false),
+            opened: Instant::now(),
             was_pinged: AtomicBool::new(false),
+            known: OnceLock::new(),
             is_suspect: AtomicBool::new(false),
         }))
     }
 
     /// Interprets a response after those before it. Some servers answer every request on a session that they forgot with
-    /// an error of their own. So two errors to `ping` count, if no request gets a result between them. Servers that do
-    /// not know `ping` never gave it a result.
-    pub(super) fn loss_of_pings(&self, call: &Call, outcome: &RequestOutcome) -> Option<Loss> {
+    /// an error of their own. So two errors to `ping` count, if no request gets a result between them. A server that
+    /// does not know `ping` never gave it a result. There, a list that had one counts in its place.
+    pub(super) fn loss_of_errors(&self, call: &Call, outcome: &RequestOutcome) -> Option<Loss> {
         let (end, is_ping) = (&*self.0, call.method == method::PING);
         match outcome {
-            RequestOutcome::Reply(Err(_), status) if is_ping && !is_of_every_request(status.as_u16()) => {
-                let is_lost =
-                    end.was_pinged.load(Ordering::Relaxed) && end.is_suspect.swap(true, Ordering::Relaxed);
+            RequestOutcome::Reply(Err(_), status) if !is_of_every_request(status.as_u16()) => {
+                let was_pinged = end.was_pinged.load(Ordering::Relaxed);
+                let had_result = if is_ping {
+                    was_pinged
+                } else {
+                    !was_pinged && is_own_list(call) && end.known.get() == Some(&call.method)
+                };
+                let is_lost = had_result && end.is_suspect.swap(true, Ordering::Relaxed);
                 is_lost.then_some(Loss::Unclear)
             }
             RequestOutcome::Reply(Ok(_), _) | RequestOutcome::Streaming(_) => {
                 end.was_pinged.fetch_or(is_ping, Ordering::Relaxed);
+                if is_own_list(call) {
+                    end.known.get_or_init(|| call.method.clone());
+                }
                 end.is_suspect.store(false, Ordering::Relaxed);
                 None
             }
             RequestOutcome::Reply(Err(_), _) | RequestOutcome::Refusal(_) => None,
         }
+    }
+
+    /// The list that shows whether the session lives after `call`, if that was a `ping` that never had a result.
+    pub(super) fn list_after_ping(&self, call: &Call) -> Option<&Method> {
+        let end = &*self.0;
+        let is_open = call.method == method::PING && !end.was_pinged.load(Ordering::Relaxed);
+        end.known.get().filter(|_| end.has_session && is_open)
+    }
+
+    /// Whether `outcome` says that the server does not know the method of `call`, a request of Switchyard: its refusal
+    /// ended another session before.
+    pub(super) fn is_unknown(&self, call: &Call, outcome: &RequestOutcome) -> bool {
+        let end = &*self.0;
+        // A server without its tools is more likely several servers that share no sessions.
+        if !end.has_session || call.owner != Owner::GATEWAY || call.method == method::TOOLS_LIST {
+            return false;
+        }
+        if matches!(outcome, RequestOutcome::Reply(Ok(_), _)) {
+            end.recent.had_result(&call.method);
+            return false;
+        }
+        let is_refusal = matches!(Loss::of(outcome), Some(Loss::Certain | Loss::Likely));
+        is_refusal && !self.is_lost() && end.recent.is_repeated(&call.method, end.opened)
     }
 
     /// Ends the session because of `loss`. Returns whether it has ended.
@@ -172,6 +230,11 @@ impl SessionEnd {
     pub(super) fn needs_farewell(&self) -> bool {
         !self.0.is_certain.load(Ordering::Relaxed)
     }
+}
+
+/// Whether Switchyard itself reads a list with `call`.
+fn is_own_list(call: &Call) -> bool {
+    call.owner == Owner::GATEWAY && Kind::ALL.iter().any(|kind| call.method == kind.method())
 }
 
 #[cfg(test)]
@@ -203,7 +266,7 @@ mod tests {
             RequestOutcome::Reply(Err(ErrorObject::new(-32000, "no")), status)
         };
         let session = end(false, &Arc::default());
-        let lost = |call, outcome: RequestOutcome| session.loss_of_pings(call, &outcome).is_some();
+        let lost = |call, outcome: RequestOutcome| session.loss_of_errors(call, &outcome).is_some();
         assert!(!lost(&ping, error(200)) && !lost(&ping, error(200)), "it may not know `ping`");
         assert!(!lost(&ping, result()) && !lost(&ping, error(200)), "one error");
         assert!(!lost(&other, result()) && !lost(&ping, error(500)), "a result between two errors");
