@@ -11,9 +11,9 @@ use testkit::scripted::{Step, TestServer, full, result};
 use crate::support::{Answer, Gateway, Registry, Running, at_once, eventually, odd};
 
 /// The `timeout` of the servers, in seconds.
-const TIMEOUT: u64 = 2;
+const TIMEOUT: u64 = 3;
 /// The most time of a call until its client has the answer. Two waits of a call would take longer.
-const LONGEST: Duration = Duration::from_millis(TIMEOUT * 1_000 + 900);
+const LONGEST: Duration = Duration::from_millis(TIMEOUT * 1_000 + 2_900);
 
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{},"resources":{}},
     "serverInfo":{"name":"odd","version":"1"}}"#;

@@ -563,5 +563,5 @@ async fn first_call_of_a_principal_at_a_hanging_server_ends_at_the_timeout_of_th
     let started = Instant::now();
     let refused = rest(&gateway, BOB, "/call").post(&fine(2), &[]).await;
     assert_ne!(refused.status, 200, "{refused:?}");
-    assert!(started.elapsed() < Duration::from_millis(2_900), "{:?}: {refused:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}: {refused:?}", started.elapsed());
 }

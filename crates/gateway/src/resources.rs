@@ -82,8 +82,8 @@ pub(super) struct ReadFrom {
     pub(super) uri: String,
 }
 
-/// Returns the first result of `requests`, whose time began at `started`. Without one, it returns the first error other than "missing", or
-/// else the last error.
+/// Returns the first result of `requests`, whose time began at `started`. Without one, it returns the first error other
+/// than "missing", or else the last error.
 pub(super) async fn first(
     gateway: &Gateway,
     caller: &Caller,
@@ -94,7 +94,8 @@ pub(super) async fn first(
     let mut trials = SharedTimeout::of(started, &requests);
     let admission = gateway.manager.shared_admission();
     let mut last_error: Option<ErrorObject> = None;
-    let is_alone = requests.len() == 1; // then its server was opened when it was found
+    // The server of a single request was opened when it was found.
+    let is_alone = requests.len() == 1;
     for (number, request) in requests.into_iter().enumerate() {
         let place = ReadFrom { server: Arc::clone(request.server_name()), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
