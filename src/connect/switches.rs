@@ -54,7 +54,7 @@ pub(super) fn apply(root: &Members, servers: &mut Members) {
 pub(super) fn is_applied(name: &str, value: &Json) -> bool {
     let is_list = |key: &[&str]| OFF.iter().chain(&ONLY).any(|list| **list == *key);
     match value {
-        Json::Object(members) => members.iter().all(|(key, _)| is_list(&[name, key])),
+        Json::Object(members) => !members.is_empty() && members.iter().all(|(key, _)| is_list(&[name, key])),
         _ => is_list(&[name]),
     }
 }
