@@ -76,7 +76,7 @@ impl Discovery {
         let mut lists: Vec<ReadList> = Vec::new();
         if declared == [Kind::Tools] {
             let mut problems = Problems::default();
-            match read(connection, Kind::Tools, &mut problems).await? {
+            match self.list(connection, Kind::Tools, &mut problems).await? {
                 Ok(listed) => lists.push(ReadList { kind: Kind::Tools, listed: Some(listed), problems }),
                 Err(refusal) => return Ok(Err(refusal)),
             }
@@ -125,7 +125,7 @@ impl Discovery {
     async fn tools_of_several(&self, connection: &dyn Connection) -> Result<ReadList, Error> {
         let mut problems = Problems::default();
         let kind = Kind::Tools;
-        let why = match read(connection, kind, &mut problems).await {
+        let why = match self.list(connection, kind, &mut problems).await {
             Ok(Ok(listed)) => return Ok(ReadList { kind, listed: Some(listed), problems }),
             Ok(Err(refusal)) => refusal_text(&refusal),
             Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) => error.to_string(),
@@ -148,7 +148,7 @@ impl Discovery {
         limit: Duration,
     ) -> Result<ReadList, Error> {
         let mut problems = Problems::default();
-        let reading = read(connection, kind, &mut problems);
+        let reading = self.list(connection, kind, &mut problems);
         let why = match timeout(limit, reading).await.unwrap_or(Err(Error::TimedOut { after: limit })) {
             Ok(Ok(listed)) => return Ok(ReadList { kind, listed: Some(listed), problems }),
             Ok(Err(refusal)) => refusal_text(&refusal),
@@ -156,6 +156,49 @@ impl Discovery {
             Err(error) => error.to_string(),
         };
         Ok(self.failed(kind, problems, &why))
+    }
+
+    /// Reads the list of `kind`; the inner error is the server's refusal.
+    async fn list(
+        &self,
+        connection: &dyn Connection,
+        kind: Kind,
+        problems: &mut Problems,
+    ) -> Result<Result<Listed, ErrorObject>, Error> {
+        let mut walk = Walk::new(connection.peer().era(), self.had_none(kind));
+        let mut params = None;
+        loop {
+            let call = Call::of_gateway(kind.method(), params);
+            let page = match connection.request(&call, &EventSender::none()).await?.collect().await? {
+                Ok(page) => page,
+                Err(refusal) if refusal.code() == code::METHOD_NOT_FOUND && walk.pages == 0 => {
+                    // Some servers declare a feature and never registered its method. Resources without templates
+                    // are common and not reported.
+                    if kind != Kind::Templates {
+                        let (member, method) = (kind.member(), kind.method());
+                        problems.add(format!("it declares {member} but does not know {method}"));
+                    }
+                    return Ok(Ok(Listed::default()));
+                }
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            match walk.add(&page, kind.member())? {
+                Step::Next(cursor) => params = Some(Raw::empty_object().with("cursor", &cursor)),
+                Step::End => return Ok(Ok(walk.listed)),
+                Step::Stop(why) => {
+                    problems.add(format!("the list of {} was read in part only: {why}", kind.member()));
+                    return Ok(Ok(walk.listed));
+                }
+            }
+        }
+    }
+
+    /// Whether no item of `kind` is known from a previous reading.
+    fn had_none(&self, kind: Kind) -> bool {
+        self.before.as_ref().is_none_or(|before| match kind {
+            Kind::Tools => before.tools.is_empty(),
+            _ => before.items(kind).is_empty(),
+        })
     }
 
     fn failed(&self, kind: Kind, mut problems: Problems, why: &str) -> ReadList {
@@ -382,43 +425,11 @@ struct Listed {
     pub bytes: usize,
 }
 
-/// Reads the list of `kind`; the inner error is the server's refusal.
-async fn read(
-    connection: &dyn Connection,
-    kind: Kind,
-    problems: &mut Problems,
-) -> Result<Result<Listed, ErrorObject>, Error> {
-    let mut walk = Walk::new(connection.peer().era());
-    let mut params = None;
-    loop {
-        let call = Call::of_gateway(kind.method(), params);
-        let page = match connection.request(&call, &EventSender::none()).await?.collect().await? {
-            Ok(page) => page,
-            Err(refusal) if refusal.code() == code::METHOD_NOT_FOUND && walk.pages == 0 => {
-                // Some servers declare a feature and never registered its method. Resources without templates
-                // are common and not reported.
-                if kind != Kind::Templates {
-                    let (member, method) = (kind.member(), kind.method());
-                    problems.add(format!("it declares {member} but does not know {method}"));
-                }
-                return Ok(Ok(Listed::default()));
-            }
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        match walk.add(&page, kind.member())? {
-            Step::Next(cursor) => params = Some(Raw::empty_object().with("cursor", &cursor)),
-            Step::End => return Ok(Ok(walk.listed)),
-            Step::Stop(why) => {
-                problems.add(format!("the list of {} was read in part only: {why}", kind.member()));
-                return Ok(Ok(walk.listed));
-            }
-        }
-    }
-}
-
 /// State of one list that is being read.
 struct Walk {
     era: Era,
+    /// Whether an answer without the array is an empty list.
+    may_lack_array: bool,
     listed: Listed,
     cursors: HashSet<Raw>,
     pages: usize,
@@ -431,14 +442,15 @@ enum Step {
 }
 
 impl Walk {
-    fn new(era: Era) -> Self {
-        Self { era, listed: Listed::default(), cursors: HashSet::new(), pages: 0 }
+    fn new(era: Era, may_lack_array: bool) -> Self {
+        Self { era, may_lack_array, listed: Listed::default(), cursors: HashSet::new(), pages: 0 }
     }
 
     fn add(&mut self, page: &Raw, member: &str) -> Result<Step, Error> {
         let items = page.get(member).filter(|items| !items.is_null());
-        // Some languages print an empty list as null, or leave it out.
-        let is_nothing = items.is_none() && page.is_object();
+        // Some languages print an empty list as null, or leave it out. Where items are known, this is a failure: another
+        // server could claim their names otherwise.
+        let is_nothing = self.may_lack_array && self.pages == 0 && items.is_none() && page.is_object();
         if !is_nothing && !items.as_ref().is_some_and(|items| items.bytes().starts_with(b"[")) {
             return Err(Error::Malformed { reason: format!("a page of the list has no array {member:?}") });
         }

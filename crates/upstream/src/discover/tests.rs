@@ -291,7 +291,7 @@ async fn odd_items_cost_only_themselves() {
 async fn a_list_that_fails_stays_as_it_was_read_last() {
     let refused = || Some(Answer::Reply(Err(ErrorObject::new(-32603, "not now"))));
     for broken in Kind::ALL {
-        for failure in [refused, || Some(Answer::result(&json!([]))), || Some(Answer::Silence)] {
+        for failure in [refused, || Some(Answer::result(&json!({}))), || Some(Answer::Silence)] {
             let server = whole(Version::V2025_11_25, |kind| Some(full(kind)));
             let first = Arc::new(offer_of(&server).await);
             if broken == Kind::Tools && matches!(failure(), Some(Answer::Silence)) {
