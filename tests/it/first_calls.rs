@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::scripted::{Step, TestServer, full, result};
 
-use crate::support::{Answer, Gateway, Registry, Running, at_once, eventually, odd};
+use crate::support::{Answer, Registry, Running, at_once, eventually, odd};
 
 /// The `timeout` of the servers, in seconds.
 const TIMEOUT: u64 = 3;
@@ -38,9 +38,7 @@ async fn hanging(method: &'static str, hangs: &Arc<AtomicBool>) -> TestServer {
                 if !is_hung {
                     fine.lock().expect("no panic").insert(id.clone());
                 }
-                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{INITIALIZED}}}"#, seen.id());
-                let headers = format!("content-type: application/json\r\nmcp-session-id: {id}\r\n");
-                return Some(vec![full(200, &headers, &body)]);
+                return Some(vec![odd::opened(seen, &id, INITIALIZED)]);
             }
             "prompts/list" => r#"{"prompts":[{"name":"p"}]}"#,
             "resources/list" => r#"{"resources":[{"name":"r","uri":"file:///r"}]}"#,
@@ -49,16 +47,6 @@ async fn hanging(method: &'static str, hangs: &Arc<AtomicBool>) -> TestServer {
         Some(vec![result(seen, answer)])
     })
     .await
-}
-
-async fn ready(registry: &Registry) -> Running {
-    let gateway = Gateway::of(&registry.clone().setting("health_check_interval: 3600")).start().await;
-    gateway.offers(&["fine", "odd"]).await;
-    eventually("it is ready", async || {
-        (gateway.get("/servers/one").await.json()["state"] == "ready").then_some(())
-    })
-    .await;
-    gateway
 }
 
 /// Makes a request of a new MCP session, which ends within the timeout.
@@ -86,7 +74,7 @@ async fn first_request_of_a_session_at_a_hanging_server_ends_at_its_timeout() {
         let hangs = Arc::<AtomicBool>::default();
         let server = hanging(hung, &hangs).await;
         let registry = Registry::new().http("one", server.url.as_str()).with(&format!("timeout: {TIMEOUT}"));
-        let gateway = ready(&registry).await;
+        let gateway = odd::ready(&registry).await;
         eventually("its prompts and resources are there", async || {
             let status = gateway.get("/servers/one").await.json();
             (status["prompt_count"] == 1 && status["resource_count"] == 1).then_some(())
@@ -109,7 +97,7 @@ async fn first_call_of_a_session_at_a_hanging_process_ends_at_its_timeout() {
     // Only the first process answers.
     let before = format!("[ -e {0} ] && sleep 30; : > {0}", mark.display());
     let stdio = odd::script(Registry::new(), "one", &before, "").with("sharing: per_session");
-    let gateway = ready(&stdio.with(&format!("timeout: {TIMEOUT}"))).await;
+    let gateway = odd::ready(&stdio.with(&format!("timeout: {TIMEOUT}"))).await;
     let session = gateway.mcp().legacy().await;
     let started = Instant::now();
     let refused = session.call("fine", json!({})).await.error();
@@ -123,7 +111,7 @@ async fn call_after_the_loss_of_a_session_at_a_hanging_server_ends_at_its_timeou
     let hangs = Arc::<AtomicBool>::default();
     let server = hanging("initialize", &hangs).await;
     let registry = Registry::new().http("one", server.url.as_str()).with(&format!("timeout: {TIMEOUT}"));
-    let gateway = ready(&registry).await;
+    let gateway = odd::ready(&registry).await;
     let session = gateway.mcp().legacy().await;
     assert_eq!(session.call("fine", json!({})).await.text(), "hi");
     hangs.store(true, Ordering::Relaxed);

@@ -59,12 +59,7 @@ impl Forgetful {
             if seen.method() == "initialize" {
                 let id = format!("s{}", count.fetch_add(1, Ordering::Relaxed) + 1);
                 sessions.lock().expect("no panic").insert(id.clone());
-                let body = format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#,
-                    seen.id(),
-                    odd::usual_result(seen)?
-                );
-                return Some(vec![full(200, &format!("{JSON}mcp-session-id: {id}\r\n"), &body)]);
+                return Some(vec![odd::opened(seen, &id, odd::usual_result(seen)?)]);
             }
             let session = seen.header("mcp-session-id")?;
             if !sessions.lock().expect("no panic").contains(session) {
@@ -90,16 +85,6 @@ impl Forgetful {
     }
 }
 
-async fn ready(registry: &Registry) -> Running {
-    let gateway = Gateway::of(&registry.clone().setting("health_check_interval: 3600")).start().await;
-    gateway.offers(&["fine", "odd"]).await;
-    eventually("it is ready", async || {
-        (gateway.get("/servers/one").await.json()["state"] == "ready").then_some(())
-    })
-    .await;
-    gateway
-}
-
 async fn breaker_is_closed(gateway: &Running) -> bool {
     let breaker = gateway.get("/circuit-breakers").await.json()["circuit_breakers"][0].clone();
     breaker["state"] == "closed" && breaker["failure_count"] == 0
@@ -113,7 +98,7 @@ fn is_call(seen: &ReceivedRequest) -> bool {
 async fn a_call_that_did_not_run_is_repeated_once_on_a_new_session() {
     at_once(REPEATED, async |form| {
         let server = Forgetful::new(form, false).await;
-        let gateway = ready(&server.registry().with("retry_attempts: 0")).await;
+        let gateway = odd::ready(&server.registry().with("retry_attempts: 0")).await;
         assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{form:?}");
         let opened = server.opened();
         server.forget();
@@ -129,7 +114,7 @@ async fn a_call_that_did_not_run_is_repeated_once_on_a_new_session() {
 async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
     at_once(FAILED, async |form| {
         let server = Forgetful::new(form, false).await;
-        let gateway = ready(&server.registry()).await;
+        let gateway = odd::ready(&server.registry()).await;
         assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{form:?}");
         server.forget();
         let (before, opened) =
@@ -149,7 +134,7 @@ async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
 async fn many_calls_at_once_open_one_new_session() {
     at_once([REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[9]], async |form| {
         let server = Forgetful::new(form, false).await;
-        let gateway = ready(&server.registry().setting("connection_pool_size: 1")).await;
+        let gateway = odd::ready(&server.registry().setting("connection_pool_size: 1")).await;
         for round in 1..4 {
             let opened = server.opened();
             server.forget();
@@ -177,19 +162,12 @@ async fn a_refusal_that_a_new_session_does_not_cure_is_the_answer() {
         ],
         async |(form, text)| {
             let server = odd::http(move |seen| match seen.method().as_str() {
-                "initialize" => {
-                    let body = format!(
-                        r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#,
-                        seen.id(),
-                        odd::usual_result(seen)?
-                    );
-                    Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
-                }
+                "initialize" => Some(vec![odd::opened(seen, "s", odd::usual_result(seen)?)]),
                 "tools/call" if seen.has(r#""odd""#) => Some(vec![full(form.0, form.1, form.2)]),
                 _ => None,
             })
             .await;
-            let gateway = ready(&Registry::new().http("one", server.url.as_str())).await;
+            let gateway = odd::ready(&Registry::new().http("one", server.url.as_str())).await;
             let count = |method: &str| server.seen().iter().filter(|seen| seen.method() == method).count();
             let before = count("initialize");
             let refused = gateway.call("one", "odd", json!({})).await;
@@ -281,8 +259,7 @@ async fn a_result_on_a_resumed_stream_shows_that_the_session_lives() {
         match seen.method().as_str() {
             "initialize" => {
                 count.fetch_add(1, Ordering::Relaxed);
-                let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, odd::usual_result(seen)?);
-                Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
+                Some(vec![odd::opened(seen, "s", odd::usual_result(seen)?)])
             }
             "ping" if [1, 2].contains(&pings.fetch_add(1, Ordering::Relaxed)) => {
                 let error = r#"{"code":-32603,"message":"no"}"#;
@@ -321,8 +298,7 @@ async fn a_server_that_never_knew_ping_keeps_its_session() {
         match seen.method().as_str() {
             "initialize" => {
                 count.fetch_add(1, Ordering::Relaxed);
-                let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, odd::usual_result(seen)?);
-                Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
+                Some(vec![odd::opened(seen, "s", odd::usual_result(seen)?)])
             }
             "ping" => {
                 let error = r#"{"code":-32600,"message":"Unknown method"}"#;
@@ -345,7 +321,7 @@ async fn a_server_that_never_knew_ping_keeps_its_session() {
 async fn a_refused_event_stream_ends_the_session() {
     at_once([REPEATED[0], REPEATED[4], REPEATED[6], FAILED[0]], async |form| {
         let server = Forgetful::new(form, true).await;
-        let _gateway = ready(&server.registry()).await;
+        let _gateway = odd::ready(&server.registry()).await;
         let opened = server.opened();
         server.forget();
         // The stream ends, and opening it again is refused.
@@ -362,7 +338,7 @@ async fn a_refused_event_stream_ends_the_session() {
 async fn the_session_of_one_client_is_opened_again_too() {
     at_once([REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[8], FAILED[0], FAILED[1]], async |form| {
         let server = Forgetful::new(form, false).await;
-        let gateway = ready(&server.registry().with("sharing: per_session")).await;
+        let gateway = odd::ready(&server.registry().with("sharing: per_session")).await;
         let session = gateway.mcp().legacy().await;
         assert_eq!(session.call("fine", json!({})).await.text(), "hi", "{form:?}");
         let opened = server.opened();
@@ -392,8 +368,7 @@ async fn a_method_that_a_new_session_refuses_too_is_unknown_and_its_refusal_ends
             if method == "initialize" {
                 let id = format!("s{}", count.fetch_add(1, Ordering::Relaxed) + 1);
                 known.lock().expect("no panic").clone_from(&id);
-                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{INITIALIZED}}}"#, seen.id());
-                return Some(vec![full(200, &format!("{JSON}mcp-session-id: {id}\r\n"), &body)]);
+                return Some(vec![odd::opened(seen, &id, INITIALIZED)]);
             }
             let session = seen.header("mcp-session-id")?;
             let is_unknown = ["prompts/list", "resources/list", "resources/templates/list", "ping"];

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::scripted::{ReceivedRequest, Step, full, result};
+use testkit::scripted::{ReceivedRequest, Step, result};
 
 use crate::support::odd;
 use crate::support::scripted::{Scripted, Tool};
@@ -226,11 +226,8 @@ fn shows_two_faces(seen: &ReceivedRequest) -> Option<Vec<Step>> {
     let changed = r#"{"tools":[{"name":"odd","description":"changed","inputSchema":{"type":"object"}}]}"#;
     match seen.method().as_str() {
         "initialize" => {
-            let (text, id) = (odd::usual_result(seen)?, seen.id());
             let session = if seen.has("switchyard-tests") { "client" } else { "own" };
-            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{text}}}"#);
-            let head = format!("content-type: application/json\r\nmcp-session-id: {session}\r\n");
-            Some(vec![full(200, &head, &body)])
+            Some(vec![odd::opened(seen, session, odd::usual_result(seen)?)])
         }
         "tools/list" if seen.header("mcp-session-id") == Some("client") => Some(vec![result(seen, changed)]),
         _ => None,

@@ -12,7 +12,7 @@ use super::{Gateway, Row, unlisted};
 use crate::manager::{Error, RoutedRequest};
 use json::Raw;
 use protocol::method;
-use tokio::time::timeout;
+use tokio::time;
 use upstream::{Call, EventSender, SenderLoan, WaitFor};
 
 impl Gateway {
@@ -102,7 +102,7 @@ impl Gateway {
         let opened = self.manager.open_session(&caller.scope, &call, only, awaited);
         match caller.deadline {
             // The rest of the time is for the call.
-            Some(deadline) => drop(timeout(deadline.left() / 2, opened).await),
+            Some(deadline) => drop(time::timeout(deadline.left() / 2, opened).await),
             None => opened.await,
         }
         if let Some(mailbox) = &caller.mailbox {

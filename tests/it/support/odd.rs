@@ -1,8 +1,8 @@
 //! Servers that answer as the specification asks, apart from what a test changes, over HTTP and as a shell script.
 
-use testkit::scripted::{ReceivedRequest, Step, TestServer, json, result};
+use testkit::scripted::{ReceivedRequest, Step, TestServer, full, json, result};
 
-use super::Registry;
+use super::{Gateway, Registry, Running, eventually};
 
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}"#;
 const TOOLS: &str = r#"{"tools":[{"name":"odd","inputSchema":{"type":"object"}},{"name":"fine","inputSchema":{"type":"object"}}]}"#;
@@ -35,6 +35,23 @@ pub fn usual_result(seen: &ReceivedRequest) -> Option<&'static str> {
         "tools/call" => TEXT,
         _ => return None,
     })
+}
+
+/// The answer to `initialize` with the result `initialized`, which opens `session`.
+pub fn opened(seen: &ReceivedRequest, session: &str, initialized: &str) -> Step {
+    let headers = format!("content-type: application/json\r\nmcp-session-id: {session}\r\n");
+    full(200, &headers, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{initialized}}}"#, seen.id()))
+}
+
+/// Starts a gateway with the server `one`, which no health check disturbs. Returns once its usual tools can be called.
+pub async fn ready(registry: &Registry) -> Running {
+    let gateway = Gateway::of(&registry.clone().setting("health_check_interval: 3600")).start().await;
+    gateway.offers(&["fine", "odd"]).await;
+    eventually("it is ready", async || {
+        (gateway.get("/servers/one").await.json()["state"] == "ready").then_some(())
+    })
+    .await;
+    gateway
 }
 
 /// Adds a legacy server that is a shell script. For each line, `odd` runs before the usual answer, with the line in `$l`

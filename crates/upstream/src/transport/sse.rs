@@ -78,7 +78,7 @@ impl Connector for ToStream {
             let client = credentials.client(&shared, dialect.principal.as_ref()).await?;
             let open = async || {
                 let stream = start(&name, &client).await?;
-                open((&name, stream), &client, &shutdown, (events.clone(), dialect.clone())).await
+                open(stream, &client, &shutdown, (events.clone(), dialect.clone())).await
             };
             let opened = client.located(&name, open).await;
             opened.map_err(handshake::while_connecting).map_err(|error| client.advise(error))
@@ -125,6 +125,8 @@ impl Connector for ToStream {
 
 /// An open event stream.
 pub(super) struct StartedStream {
+    /// The name of its server.
+    name: Arc<str>,
     stream: EventStream,
     /// The URL for requests, as the server wrote it.
     endpoint: String,
@@ -146,20 +148,20 @@ pub(super) async fn start(name: &Arc<str>, client: &HttpClient) -> Result<Starte
     let mut stream = EventStream::of(response.into_body(), client.limit, account);
     let silent = |_| handshake::refused(NO_ENDPOINT);
     let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &mut stream)).await.map_err(silent)??;
-    Ok(StartedStream { stream, endpoint, cookies })
+    Ok(StartedStream { name: Arc::clone(name), stream, endpoint, cookies })
 }
 
-/// Performs the handshake of the server `name` on its stream.
+/// Performs the handshake on the stream `started`.
 pub(super) async fn open(
-    (name, started): (&Arc<str>, StartedStream),
+    started: StartedStream,
     client: &Arc<HttpClient>,
     shutdown: &Shutdown,
     (events, dialect): (Events, Dialect),
 ) -> Result<Arc<dyn Connection>, Error> {
-    let StartedStream { stream, endpoint, cookies } = started;
+    let StartedStream { name, stream, endpoint, cookies } = started;
     let endpoint = within(&client.endpoint().url, &endpoint)?;
     let post = client.post(&path(&endpoint)?, &HeaderMap::new()).in_session(&cookies);
-    let link = SseLink::new(name, client, post, shutdown);
+    let link = SseLink::new(&name, client, post, shutdown);
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, even if the handshake fails.
     let ending = Ending(link);

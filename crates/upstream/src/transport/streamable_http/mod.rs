@@ -248,7 +248,6 @@ impl HttpServer {
         events: Events,
         dialect: Dialect,
     ) -> Result<Arc<dyn Connection>, Error> {
-        let stream = (&self.name, stream);
         let connected = sse::open(stream, &self.client, &self.shutdown, (events, dialect)).await?;
         self.is_old_sse.store(true, Ordering::Relaxed);
         self.eras.record(Era::Legacy, true);
