@@ -3,11 +3,10 @@
 //!
 //! Invariants: one task for each client of a server. Messages of the server on the connection reach this
 //! client alone. A client's first request waits until the lists were read and the server has the answers to what it
-//! asked at its start. That takes at most [`LIST_WAIT`] after the connect began, and half of the time of the request,
-//! which needs the rest. A failed connect is not repeated
-//! for [`RETRY_AFTER`], unless Switchyard itself closed the connection. When a connection closes, the offer stays
-//! published for [`LINGER`], for requests that look a name up at that moment. It is withdrawn before a client can get
-//! another task, so a late withdrawal never removes a newer offer.
+//! asked at its start. It waits at most [`LIST_WAIT`] after the connect began, and at most half of its own time, because it
+//! needs the rest for itself. A failed connect is not repeated for [`RETRY_AFTER`], unless Switchyard itself closed the
+//! connection. When a connection closes, the offer stays published for [`LINGER`], for requests that look a name up at that
+//! moment. It is withdrawn before a client can get another task, so a late withdrawal never removes a newer offer.
 //!
 //! Not here: which connection a call gets (`pool`), and the catalog a client sees (`manager::views`).
 
