@@ -3,6 +3,7 @@
 //! Not here: parsing the body (`body`), the form of the answer (`answer`), who may call (`operations`), routing and
 //! everything between Switchyard and the server (`gateway`).
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -73,13 +74,14 @@ pub(super) async fn call(
 /// Handles a call for a caller that has already matched this route.
 pub async fn direct(api: Arc<Api>, posted: Posted) -> Response {
     let Posted { headers, body, principal, id } = posted;
-    let answered = async {
+    // Pinned in place, because moving a large future costs time in every call.
+    let answered = pin!(async {
         let answered = match authorised(principal.as_ref(), Action::Call, Some(id)) {
             Ok(principal) => answer(&api, principal, (&headers, &body), id).await,
             Err(problem) => Err(problem),
         };
         answered.into_response()
-    };
+    });
     finished(answered, id, &Account::of(principal.as_ref().map(Principal::id))).await
 }
 
